@@ -1,0 +1,77 @@
+/*
+ * Every bound of the daemon. The defaults below are what a mount uses; those
+ * in struct settings can be changed by a mount option of the same name.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* The length of a spec's text: 1 MiB of content and room for its punctuation. */
+#define SPEC_BYTES_DEFAULT (2 * MIB)
+/* How deep a spec's JSON may nest; the deepest valid one needs 2. */
+#define SPEC_DEPTH_MAX 16
+/* Any struct text. */
+#define TEXT_BYTES_MAX (16 * MIB)
+
+/* Output kept for late readers, for each stream (option retain, spec key retain). */
+#define RETAIN_BYTES_DEFAULT ((uint64_t)64 * MIB)
+#define RETAIN_BYTES_MIN ((uint64_t)64 * KIB)
+#define RETAIN_BYTES_MAX ((uint64_t)1 << 40)
+/* The part of it held in memory, for each stream; the rest is in an unlinked file. */
+#define SPOOL_MEMORY_DEFAULT (1 * MIB)
+#define SPOOL_MEMORY_MIN (64 * KIB)
+/* What a stream may take over its bound once its command has ended: a full pipe and a bit. */
+#define DRAIN_ALLOWANCE (1 * MIB + 64 * KIB)
+
+/* Input queued before the command has started. */
+#define STDIN_QUEUE_DEFAULT (1 * MIB)
+
+/*
+ * After the command has ended, output that background children still hold open is
+ * read until it has been quiet for the one, at most for the other.
+ */
+#define DRAIN_QUIET_MS_DEFAULT 500
+#define DRAIN_LIMIT_MS_DEFAULT 2000
+
+/* A kill that failed is tried again after a delay that doubles from the first to the last. */
+#define KILL_RETRY_FIRST_MS 100
+#define KILL_RETRY_LAST_MS 15000
+/* After this long without an answer, readers are told; the kill goes on. */
+#define KILL_TELL_MS 2000
+/* After this long the kill is given up and the command's fate is "unknown". */
+#define KILL_GIVE_UP_MS_DEFAULT 600000
+/* How long the end of the mount waits for commands to be known dead. */
+#define SHUTDOWN_MS_DEFAULT 5000
+
+/* Execs in a mount at one time (mkdir then fails with ENOSPC). */
+#define EXECS_DEFAULT 100000
+/* NAME_MAX of the tree (limits.h). */
+#define NAME_BYTES_MAX 255
+/* One line written to ctl. */
+#define CTL_BYTES_MAX 256
+
+/* The largest READ and WRITE asked of the kernel: its own limit of 256 pages. */
+#define TRANSFER_BYTES_MAX (1 * MIB)
+/* How long the loop polls before it sleeps. */
+#define SPIN_NS_DEFAULT 30000
+
+struct settings {
+	size_t spec_bytes;
+	uint64_t retain;
+	size_t spool_memory;
+	const char *spool_dir;
+	size_t stdin_queue;
+	uint64_t drain_quiet_ms;
+	uint64_t drain_limit_ms;
+	uint64_t kill_give_up_ms;
+	uint64_t shutdown_ms;
+	size_t execs;
+	mode_t umask;
+	uint64_t spin_ns;
+};
