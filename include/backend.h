@@ -113,6 +113,13 @@ struct backend_ops {
 	void (*resume)(struct command *command, enum stream_id stream);
 
 	/*
+	 * Nobody will read this stream any more: it was cut off at the drain limit. Take
+	 * nothing more from it; where the target can, the next write to it fails as on a
+	 * closed pipe. NULL: what comes is thrown away by exec_output().
+	 */
+	void (*close_output)(struct command *command, enum stream_id stream);
+
+	/*
 	 * Sends a signal to the command's process group (never SIGKILL for the tree: that
 	 * is kill()). Returns 0 when it is on its way, or -errno: -ESRCH, it has
 	 * ended; -EOPNOTSUPP, this target cannot send it; with a sentence.
@@ -210,7 +217,10 @@ void exec_signaled(struct exec *exec, int signo);
  */
 void exec_lost(struct exec *exec, const char *reason, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* No process of the command is left on the target (as far as the target can tell). */
+/*
+ * No process of the command is left on the target (as far as the target can tell). Take
+ * what they left in the streams before this, as before exec_exited(): it ends them.
+ */
 void exec_gone(struct exec *exec);
 
 /* A kill did not work out: err is -errno. The exec calls kill() again after a while. */

@@ -29,6 +29,9 @@
 /* What a stream may take over its bound once its command has ended: a full pipe and a bit. */
 #define DRAIN_ALLOWANCE (1 * MIB + 64 * KIB)
 
+/* A spool whose file could not grow is tried again after this. */
+#define SPOOL_RETRY_MS 500
+
 /* Input queued before the command has started. */
 #define STDIN_QUEUE_DEFAULT (1 * MIB)
 

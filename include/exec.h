@@ -74,7 +74,8 @@ struct stream {
 struct input {
 	struct text queue; /* written before the start */
 	bool blocked;	   /* the backend waits: exec_input_ready() will come */
-	bool eof_due;	   /* the end was declared */
+	bool closed;	   /* the last writer has closed it */
+	bool ended;	   /* the end was declared for good */
 	bool eof_sent;
 	int error; /* 0, or the -errno that every write now gets */
 	uint64_t bytes;
@@ -98,7 +99,7 @@ struct exec {
 	enum exec_state state;
 	enum remote_state remote;
 	struct result result;
-	bool removed;	 /* its directory is gone */
+	bool removed;	/* its directory is gone */
 	unsigned holds; /* open files and the directory itself */
 
 	struct spec *spec; /* NULL until accepted */
@@ -121,6 +122,7 @@ struct exec {
 	struct timer drain_timer;
 	struct timer kill_timer;
 	struct timer deadline_timer;
+	struct timer spool_timer;
 	struct task settle_task;
 };
 
@@ -136,9 +138,10 @@ void exec_unhold(struct exec *exec);
 
 /*
  * Starts the command of a spec, which the exec takes over in any case. Returns 0:
- * observer->started() follows, perhaps at once; -EBUSY: it has been started before;
- * or -errno of a refusal before the start, which leaves the exec NEW: -EOPNOTSUPP,
- * -EINVAL; the sentence is then in exec->error.
+ * observer->started() follows; -EBUSY: it has been started before; or another
+ * -errno, with the sentence in exec->error. Then the exec is either NEW still,
+ * and another spec may come (-EOPNOTSUPP, -EINVAL, ...), or its start has
+ * failed for good.
  */
 int exec_start(struct exec *exec, struct spec *spec);
 
@@ -154,10 +157,14 @@ ssize_t exec_write(struct exec *exec, const void *data, size_t len);
 /* Whether exec_write() would take a byte or fail now. */
 bool exec_can_write(struct exec *exec);
 
-/* Declares the end of input. Later writes get -EPIPE. Harmless when repeated. */
+/* A writer has opened the input; the last one has closed it, and it was all the input. */
+void exec_open_input(struct exec *exec);
+void exec_close_input(struct exec *exec);
+
+/* Declares the end of input for good. Later writes get -EPIPE. Harmless when repeated. */
 void exec_end_input(struct exec *exec);
 
-/* Whether the spec said that there is no input, or is open until told. */
+/* Whether an accepted spec says so. */
 bool exec_input_is(const struct exec *exec, enum spec_stdin mode);
 
 /* Sends a signal to the process group. Returns 0 or -errno: -ESRCH, not running. */

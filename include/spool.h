@@ -40,7 +40,7 @@ struct spool {
 	size_t memory_used;
 	int file; /* -1: none; a ring: offset o is at o modulo its size */
 	uint64_t file_size;
-	uint64_t file_next; /* bytes below this offset are in the file */
+	uint64_t file_next;  /* bytes below this offset are in the file */
 	struct list readers; /* struct spool_reader */
 };
 

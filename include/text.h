@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "util.h"

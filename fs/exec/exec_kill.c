@@ -1,0 +1,119 @@
+/*
+ * Killing: an exec is told to end once, and the backend is asked again and again,
+ * with a growing delay, until it says that the command is gone or the bound is
+ * reached. What readers are told does not wait for that beyond KILL_TELL_MS.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "exec_private.h"
+#include "log.h"
+
+static uint64_t retry_delay_ms(const struct exec *exec)
+{
+	uint64_t delay = KILL_RETRY_FIRST_MS;
+
+	for (unsigned i = 1; i < exec->kill_tries && delay < KILL_RETRY_LAST_MS; i++)
+		delay *= 2;
+	return MIN(delay, (uint64_t)KILL_RETRY_LAST_MS);
+}
+
+static void ask(struct exec *exec)
+{
+	exec->kill_pending = true;
+	exec->kill_tries++;
+	exec->table->backend->ops->kill(exec->command);
+}
+
+/* Readers wait no longer: what there is of output is all they get. */
+static void tell_readers(struct exec *exec)
+{
+	exec_set_result(exec, RESULT_KILLED, 0, NULL);
+	exec_begin_drain(exec);
+	exec_cut_streams(exec);
+	exec_settle_later(exec);
+}
+
+/* The bound is reached: whether the command runs is not known, and status says so. */
+static void give_up(struct exec *exec)
+{
+	struct exec_table *t = exec->table;
+
+	log_error(
+		"exec: gave up killing pid %lld on %s after %llu s and %u tries: it may still run",
+		(long long)exec->pid, t->backend->target,
+		(unsigned long long)exec_elapsed_ms(exec->kill_since_ns) / 1000, exec->kill_tries);
+	exec_release(exec, REMOTE_UNKNOWN);
+	tell_readers(exec);
+	t->observer->over(exec);
+}
+
+void exec_kill_timer_fired(struct timer *timer)
+{
+	struct exec *exec = container_of(timer, struct exec, kill_timer);
+	uint64_t age = exec_elapsed_ms(exec->kill_since_ns);
+
+	if (exec_over(exec))
+		return;
+	if (age >= exec->table->settings->kill_give_up_ms) {
+		give_up(exec);
+		return;
+	}
+	if (age >= KILL_TELL_MS)
+		tell_readers(exec);
+	/* A backend that has not answered is not asked again; the timer watches the bound. */
+	if (!exec->kill_pending)
+		ask(exec);
+	timer_arm(exec->table->loop, timer, KILL_TELL_MS);
+}
+
+void exec_pursue(struct exec *exec)
+{
+	if (exec_over(exec) || exec->kill_since_ns)
+		return;
+	exec->kill_since_ns = monotonic_ns();
+	ask(exec);
+	timer_arm(exec->table->loop, &exec->kill_timer, KILL_TELL_MS);
+}
+
+void exec_kill(struct exec *exec)
+{
+	if (exec_over(exec) && exec->state != EXEC_NEW)
+		return;
+	exec->kill_wanted = true;
+	/* Fixed now; told when its end has been seen, so that all its output comes first. */
+	exec_set_result(exec, RESULT_KILLED, 0, NULL);
+	exec_input_fail(exec, -EPIPE);
+	if (exec->state == EXEC_NEW)
+		tell_readers(exec);
+	else
+		exec_pursue(exec);
+}
+
+void exec_kill_failed(struct exec *exec, int err, const char *fmt, ...)
+{
+	AUTO_TEXT struct text raw = {0};
+	AUTO_TEXT struct text clean = {0};
+	const char *name = strerrorname_np(-err);
+	va_list args;
+
+	va_start(args, fmt);
+	if (text_vprintf(&raw, fmt, args) == 0)
+		text_append_printable(&clean, text_str(&raw), raw.len);
+	va_end(args);
+	exec->kill_pending = false;
+	exec_set_error(exec, text_str(&clean));
+	log_warning("exec: kill failed (%s), try %u: %s", name ? name : "?", exec->kill_tries,
+		    text_str(&clean));
+	timer_arm(exec->table->loop, &exec->kill_timer, retry_delay_ms(exec));
+}
+
+int exec_signal(struct exec *exec, int signo, struct text *why)
+{
+	if (exec->state == EXEC_NEW || exec->state == EXEC_STARTING)
+		return text_fail(why, -ESRCH, "ctl: no command runs yet: write spec first");
+	if (exec_over(exec) || exec->leader_ended)
+		return text_fail(why, -ESRCH, "ctl: the command has ended");
+	return exec->table->backend->ops->signal(exec->command, signo, why);
+}
