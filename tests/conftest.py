@@ -1,0 +1,185 @@
+"""Fixtures and deadlines; what a mount is stands in harness.py, the targets in targets.py."""
+
+import contextlib
+import faulthandler
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import harness
+import targets
+
+DEADLINE_SECONDS = 30
+
+
+def pytest_addoption(parser):
+    parser.addoption("--target", action="append", help="only this target; may be repeated")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "deadline(seconds): how long the test may take")
+    if not harness.SPAWNFS.exists():
+        raise pytest.UsageError(f"{harness.SPAWNFS} is missing: run `ninja -C build` first")
+    for name in config.getoption("--target") or []:
+        if name not in targets.registry:
+            raise pytest.UsageError(f"no target {name}; there are {', '.join(targets.registry)}")
+
+
+def module_target(path):
+    """The target that tests/test_NAME_*.py belongs to; None for a conformance module."""
+    words = path.stem.split("_")
+    return words[1] if len(words) > 2 and words[1] in targets.registry else None
+
+
+def pytest_generate_tests(metafunc):
+    if "target" in metafunc.fixturenames:
+        own = module_target(pathlib.Path(metafunc.module.__file__))
+        names = [own] if own else list(targets.registry)
+        metafunc.parametrize("target", names, indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(config, items):
+    wanted = config.getoption("--target")
+    if wanted:
+        kept = [
+            i
+            for i in items
+            if not hasattr(i, "callspec") or i.callspec.params.get("target", wanted[0]) in wanted
+        ]
+        items[:] = [i for i in kept if (module_target(i.path) or wanted[0]) in wanted]
+
+
+# ---- deadlines: an alarm for the test, and a watchdog for the calls it cannot interrupt ----
+
+
+def on_alarm(*_):
+    raise harness.Hung("the test's deadline passed here")
+
+
+def abort_all():
+    faulthandler.dump_traceback(sys.__stderr__)
+    for mount in list(harness.mounts):
+        harness.abort(mount.path)
+
+
+@contextlib.contextmanager
+def deadline(seconds):
+    seconds *= harness.SLOW
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    watchdog = threading.Timer(seconds + 5, abort_all)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def seconds_of(item):
+    marker = item.get_closest_marker("deadline")
+    return marker.args[0] if marker else DEADLINE_SECONDS
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    with deadline(seconds_of(item)):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item):
+    with deadline(90):
+        yield
+
+
+# ---- fixtures ----
+
+
+@pytest.fixture(scope="session")
+def target(request):
+    generator = targets.registry[request.param]()
+    found = next(generator)
+    found.name = request.param
+    yield found
+    with contextlib.suppress(StopIteration):
+        next(generator)
+
+
+@pytest.fixture(scope="module")
+def shared_mount(target, tmp_path_factory):
+    with harness.Mount(target, tmp_path_factory.mktemp("shared") / "m") as mount:
+        yield mount
+        mount.check_settled()
+
+
+@pytest.fixture
+def mount(shared_mount):
+    """The module's mount, empty before and after the test."""
+    assert shared_mount.daemon.poll() is None, f"the daemon died: {shared_mount.stderr()}"
+    allowed = len(shared_mount.allowed)
+    yield shared_mount
+    shared_mount.remove_all()
+    shared_mount.check_stderr()
+    del shared_mount.allowed[allowed:]
+
+
+@pytest.fixture
+def job(mount):
+    """An exec directory on the module's mount."""
+    with mount.new() as e:
+        yield e
+
+
+@pytest.fixture
+def mounted(target, tmp_path):
+    """Makes mounts of the test's own: mounted("retain=1M") starts one."""
+    with contextlib.ExitStack() as stack:
+        count = 0
+
+        def make(*options, **kwargs):
+            nonlocal count
+            count += 1
+            return stack.enter_context(
+                harness.Mount(target, tmp_path / f"m{count}", options, **kwargs)
+            )
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def clients():
+    """The small readers of tests/clients, compiled once into the build directory."""
+    place = harness.BUILD / "clients"
+    place.mkdir(parents=True, exist_ok=True)
+    source = harness.ROOT / "tests" / "clients"
+
+    def newer(made, of):
+        return not made.exists() or made.stat().st_mtime < of.stat().st_mtime
+
+    def compile_with(command, **kwargs):
+        subprocess.run([str(a) for a in command], check=True, timeout=300, **kwargs)
+
+    if newer(place / "reader_c", source / "reader.c"):
+        compile_with(["cc", "-O1", "-Wall", "-Werror", "-o", place / "reader_c", source / "reader.c"])
+    if newer(place / "reader_go", source / "reader.go"):
+        environment = {
+            **os.environ,
+            "GO111MODULE": "off",
+            "GOCACHE": str(place / "go-cache"),
+            "GOFLAGS": "",
+            "GOTOOLCHAIN": "local",
+        }
+        compile_with(
+            ["go", "build", "-o", place / "reader_go", source / "reader.go"], env=environment
+        )
+    if newer(place / "Reader.class", source / "Reader.java"):
+        compile_with(["javac", "-d", place, source / "Reader.java"])
+    return place

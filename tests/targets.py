@@ -1,0 +1,105 @@
+"""The targets that the conformance suite runs on: one entry each.
+
+To add a target, write a generator below and mark it with @target("NAME"):
+
+    @target("docker")
+    def docker():
+        engine = start_engine()               # whatever the target needs
+        yield Target(
+            address="docker:c1",              # TARGET on spawnfs's command line
+            options=["docker_host=unix:///..."],
+            env={"SOME_TOKEN": "..."},        # laid over the daemon's environment
+            cannot={"utf8-only"},             # see CANNOT
+        )
+        engine.stop()                         # after the last test on it
+
+The generator runs once in a session, when the first test needs the target, and
+what stands after its `yield` runs at the end. Longer peers belong into a module of their own
+(tests/peer_docker.py) that the entry calls. An entry may yield more than one mount's worth: each
+test module mounts `address` anew, so a target must allow many mounts at once.
+
+A test in a conformance module (every tests/test_*.py that is not test_NAME_*.py) runs
+on each target and uses only the mount and `target`. Tests that make sense on one target
+alone stand in tests/test_NAME_*.py, where NAME is the target's, and run on that target only.
+
+Run a part of it:   scripts/test --target local --target docker tests/test_exit.py
+"""
+
+import dataclasses
+import os
+import pathlib
+import typing
+
+# What a target may be unable to do; a test then checks that it is refused as
+# the contract says, never that nothing happens.
+CANNOT = {
+    "non-utf8",  # argv, env and cwd that are not UTF-8 are refused with EOPNOTSUPP or EINVAL
+    "pid",  # status has no pid
+    "env-integer-path",  # PATH of the spec does not decide where cmd[0] is found
+    "signals",  # only some signals can be sent
+    "umask",  # the command's umask is the target's own
+    "signal-result",  # a death by a signal can only be told as 128+N
+    "input-closed",  # that a command closed its input is only known at its end
+    "throughput",  # moving 200 MB takes longer than a test may: 20 MB do
+}
+
+
+def local_processes(mark: str) -> list[int]:
+    """The pids on this machine whose argv or environment holds `mark`, zombies not counted."""
+    found = []
+    needle = os.fsencode(mark)
+    own = os.getpid()
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == own:
+            continue
+        try:
+            proc = pathlib.Path(entry.path)
+            if needle in (proc / "cmdline").read_bytes() or needle in (proc / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it ended while we looked
+    return found
+
+
+@dataclasses.dataclass
+class Target:
+    # TARGET on the command line.
+    address: str
+    # -o options that every mount of it gets.
+    options: typing.Sequence[str] = ()
+    # Environment of the daemon, laid over the test's own.
+    env: typing.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # What it cannot do, out of CANNOT.
+    cannot: typing.Collection[str] = ()
+    # Spec keys that it must refuse with EOPNOTSUPP.
+    refuses: typing.Collection[str] = ("pty", "limits", "user", "timeout", "sandbox")
+    # Finds the processes on the target whose argv or environment holds a string.
+    processes: typing.Callable[[str], list] = local_processes
+    # How many execs case 4 and case 17 make on it: 1000 unless each one is slow.
+    many: int = 1000
+    # How long a removal may take until the processes are gone, in seconds.
+    kill_seconds: float = 5
+    # Lines the daemon may log in any test, as regular expressions.
+    noise: typing.Sequence[str] = ()
+    # Set by the registry.
+    name: str = ""
+
+    def can(self, ability: str) -> bool:
+        assert ability in CANNOT, ability
+        return ability not in self.cannot
+
+
+registry: dict[str, typing.Callable] = {}
+
+
+def target(name):
+    def register(function):
+        registry[name] = function
+        return function
+
+    return register
+
+
+@target("local")
+def local():
+    yield Target(address="local:")
