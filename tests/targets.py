@@ -35,7 +35,7 @@ import typing
 CANNOT = {
     "non-utf8",  # argv, env and cwd that are not UTF-8 are refused with EOPNOTSUPP or EINVAL
     "pid",  # status has no pid
-    "env-integer-path",  # PATH of the spec does not decide where cmd[0] is found
+    "path",  # PATH of the spec does not decide where cmd[0] is found
     "signals",  # only some signals can be sent
     "umask",  # the command's umask is the target's own
     "signal-result",  # a death by a signal can only be told as 128+N
