@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -43,6 +44,7 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("target", names, indirect=True, scope="session")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     wanted = config.getoption("--target")
     if wanted:
@@ -52,6 +54,7 @@ def pytest_collection_modifyitems(config, items):
             if not hasattr(i, "callspec") or i.callspec.params.get("target", wanted[0]) in wanted
         ]
         items[:] = [i for i in kept if (module_target(i.path) or wanted[0]) in wanted]
+    items.sort(key=lambda item: item.path.name == "test_silent.py")
 
 
 # ---- deadlines: an alarm for the test, and a watchdog for the calls it cannot interrupt ----
@@ -103,14 +106,50 @@ def pytest_runtest_teardown(item):
 # ---- fixtures ----
 
 
+running = {}  # name: (Target, its generator), until the session ends
+
+
+def run_target(name):
+    if name not in running:
+        generator = targets.registry[name]()
+        found = next(generator)
+        found.name = name
+        running[name] = found, generator
+    return running[name][0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    while running:
+        _, (_, generator) = running.popitem()
+        with contextlib.suppress(StopIteration):
+            next(generator)
+
+
 @pytest.fixture(scope="session")
 def target(request):
-    generator = targets.registry[request.param]()
-    found = next(generator)
-    found.name = request.param
-    yield found
-    with contextlib.suppress(StopIteration):
-        next(generator)
+    return run_target(request.param)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def silences(request, tmp_path_factory):
+    """A command that is silent for long on each target, when test_silent.py is to be run."""
+    items = [i for i in request.session.items if i.path.name == "test_silent.py"]
+    with contextlib.ExitStack() as stack:
+        silences = {}
+        for item in items:
+            name = item.callspec.params["target"]
+            place = tmp_path_factory.mktemp("silent") / "m"
+            mount = stack.enter_context(harness.Mount(run_target(name), place))
+            e = mount.new()
+            e.spec(f"sleep {item.module.SILENCE_SECONDS}; echo silence is over")
+            silences[name] = e, time.monotonic()
+        yield silences
+
+
+@pytest.fixture
+def silent(silences, target):
+    return silences[target.name]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,330 @@
+"""Kill: every process of an exec dies, whichever way the exec ends, and nothing else does."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from harness import blocked, child, descendants, line_of, unique_seconds, wait_for
+from test_tree import raises
+
+# Each makes a tree in which every process can be found by "$1", and says "up" when it is complete.
+TREES = {
+    "one": ("exec sleep $1", 1),
+    "children": ("sleep $1 & sleep $1 & echo up; wait", 3),
+    "setsid": ("setsid sleep $1 & sleep $1 & echo up; wait", 3),
+    "double fork": ("(setsid sh -c 'sleep $1 & sleep $1 & exit' sh $1 &) ; echo up; exec sleep $1", 3),
+    "daemon": (
+        "setsid sh -c 'cd /; exec < /dev/null > /dev/null 2>&1; (sleep $1 &) ; exit' sh $1;"
+        "echo up; exec sleep $1",
+        2,
+    ),
+    "deaf": ("trap '' TERM HUP INT QUIT; echo up; while :; do sleep $1; done", 2),
+    "stopped": ("sleep $1 & kill -s STOP $!; echo up; wait", 2),
+    "orphans": ("for i in 1 2 3 4 5 6 7 8; do (sleep $1 &) ; done; echo up; exec sleep $1", 9),
+    "new name": ("env -i sleep $1 & echo up; wait", 2),
+}
+
+
+def grow(e, tree):
+    """Starts a tree and waits until it stands; returns what finds its processes."""
+    script, count = TREES[tree]
+    mark = unique_seconds()
+    e.spec(["sh", "-c", script, "sh", mark])
+    # The shell itself has the mark in its argv, too, while it lives.
+    wait_for(lambda: len(e.mount.target.processes(mark)) >= count, f"{count} processes of the tree")
+    return mark
+
+
+def gone(mount, mark):
+    wait_for(
+        lambda: not mount.target.processes(mark),
+        f"the tree to die; left: {mount.target.processes(mark)}",
+        mount.target.kill_seconds,
+    )
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_rmdir(mount, tree):
+    e = mount.new()
+    mark = grow(e, tree)
+    os.rmdir(e)
+    gone(mount, mark)
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_ctl_kill(mount, job, tree):
+    mark = grow(job, tree)
+    job.ctl("kill")
+    assert job.result() == "killed"
+    gone(mount, mark)
+    wait_for(lambda: job.status()["remote"] == "gone", "remote: gone")
+    assert job.status()["state"] == "done"
+
+
+@pytest.mark.parametrize("tree", ["one", "double fork"])
+def test_the_last_close_of_owner(mount, tree):
+    e = mount.new()
+    with child("sh", "-c", f"exec 9< {e / 'owner'}; echo held; read x", stdin=subprocess.PIPE,
+               stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        mark = grow(e, tree)
+        holder.kill()
+        holder.wait()
+    gone(mount, mark)
+    wait_for(lambda: e.name not in os.listdir(mount.path), "the exec to be removed")
+
+
+def test_owner_lives_as_long_as_any_holder(mount):
+    e = mount.new()
+    first = os.open(e / "owner", os.O_RDONLY)
+    second = os.open(e / "owner", os.O_RDONLY)
+    copy = os.dup(second)
+    mark = grow(e, "one")
+    os.close(first)
+    os.close(second)
+    assert e.status()["state"] == "running" and mount.target.processes(mark)
+    os.close(copy)
+    gone(mount, mark)
+    wait_for(lambda: e.name not in os.listdir(mount.path), "the exec to be removed")
+
+
+def test_owner_of_an_exec_that_has_ended(mount):
+    e = mount.new()
+    with open(e / "owner", "rb"):
+        e.spec(["true"])
+        assert e.result() == "0"
+    wait_for(lambda: e.name not in os.listdir(mount.path), "the exec to be removed")
+
+
+def test_owner_of_an_exec_that_never_started(mount):
+    e = mount.new()
+    os.close(os.open(e / "owner", os.O_RDONLY))
+    wait_for(lambda: e.name not in os.listdir(mount.path), "the exec to be removed")
+
+
+@pytest.mark.parametrize("tree", ["children", "double fork", "deaf"])
+def test_unmount(mounted, tree):
+    mount = mounted()
+    mark = grow(mount.new(), tree)
+    assert mount.unmount() == ""
+    assert mount.wait_daemon() == 0
+    gone(mount, mark)
+    mount.broken = True
+
+
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_daemon(mounted, signo):
+    mount = mounted()
+    mark = grow(mount.new(), "double fork")
+    e = mount.new()
+    e.spec(["cat"])
+    with child("cat", e / "exit", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as reader:
+        blocked(reader.pid)
+        mount.broken = True
+        mount.daemon.send_signal(signo)
+        assert mount.wait_daemon() == 0
+        reader.wait(5)
+    gone(mount, mark)
+    assert not mount.left()
+    assert not os.listdir(mount.path), "unmounted"
+
+
+def test_a_daemon_told_to_end_while_files_are_open(mounted):
+    mount = mounted()
+    mark = grow(mount.new(), "one")
+    e = mount.new()
+    e.spec(["echo", "x"])
+    assert e.result() == "0"
+    with open(e / "stdout", "rb", buffering=0) as f:
+        mount.broken = True
+        mount.daemon.terminate()
+        assert mount.wait_daemon() == 0
+        with pytest.raises(OSError):
+            f.read(10)
+    gone(mount, mark)
+
+
+def test_rmdir_returns_at_once_and_kills_many(mount):
+    marks = []
+    jobs = [mount.new() for _ in range(20)]
+    for e in jobs:
+        marks.append(grow(e, "one"))
+    for e in jobs:
+        os.rmdir(e)
+    assert os.listdir(mount.path) == [".spawnfs"]
+    for mark in marks:
+        gone(mount, mark)
+
+
+def test_a_kill_reaches_nothing_else(mount):
+    keep, other = mount.new(), mount.new()
+    kept = grow(keep, "double fork")
+    before = sorted(mount.target.processes(kept))
+    mark = grow(other, "double fork")
+    other.remove()
+    gone(mount, mark)
+    assert sorted(mount.target.processes(kept)) == before
+    assert keep.status()["state"] == "running"
+
+
+def test_a_tree_that_forks_all_the_time_cannot_outrun_it(mount):
+    e = mount.new()
+    mark = unique_seconds()
+    stop = pathlib.Path(f"/tmp/spawnfs-test-stop-{mark}")
+    # Each generation leaves its group and session, makes the next, and ends.
+    runner = 'test -e $3 || setsid sh -c "$1" x "$1" $2 $3 & sleep .02'
+    script = 'sh -c "$1" x "$1" $2 $3 & sh -c "$1" x "$1" $2 $3 & wait'
+    try:
+        e.spec(["sh", "-c", script, "x", runner, mark, str(stop)])
+        wait_for(lambda: mount.target.processes(mark), "the tree to grow")
+        e.remove()
+        gone(mount, mark)
+    finally:
+        stop.touch()
+        wait_for(lambda: not mount.target.processes(mark), "the tree to stop growing by itself")
+        stop.unlink()
+
+
+def test_a_kill_before_the_start_is_over(mount):
+    for _ in range(20):
+        e = mount.new()
+        mark = unique_seconds()
+        with child("sh", "-c", f"""echo '["sleep","{mark}"]' > {e / 'spec'}""",
+                   stderr=subprocess.DEVNULL) as writer:
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(e)
+            writer.wait(10)
+        gone(mount, mark)
+
+
+def test_ctl_kill_before_the_start(mount, job):
+    try:
+        job.ctl("kill")
+    except OSError as error:
+        assert error.errno == errno.ESRCH
+        assert job.status()["state"] == "new"
+    else:
+        assert job.result() == "killed"
+        with pytest.raises(OSError):
+            job.spec(["true"])
+
+
+# ---- ctl ----
+
+
+def deaf(job, name, answer="got"):
+    """A command that answers a signal with a word and goes on to exit 7."""
+    job.spec(["sh", "-c", f"trap 'echo {answer}; exit 7' {name}; echo up; while :; do sleep .05; done"])
+    out = job.lines()
+    assert line_of(out) == b"up\n"
+    return out
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "USR2", "QUIT"])
+def test_ctl_signal(mount, job, name):
+    with deaf(job, name) as out:
+        job.ctl(f"signal {name}")
+        assert line_of(out) == b"got\n"
+    assert job.result() == "7"
+
+
+@pytest.mark.parametrize("spelling", ["SIGUSR1", "usr1", "10", "sigusr1"])
+def test_ctl_signal_spellings(mount, job, spelling):
+    with deaf(job, "USR1") as out:
+        job.ctl(f"signal {spelling}")
+        assert line_of(out) == b"got\n"
+    assert job.result() == "7"
+
+
+def test_ctl_signal_reaches_the_group(mount, job):
+    mark = unique_seconds()
+    job.spec(["sh", "-c", f"sleep {mark} & echo up; trap : TERM; wait; echo over"])
+    with job.lines() as out:
+        assert line_of(out) == b"up\n"
+        job.ctl("signal TERM")
+        assert line_of(out) == b"over\n"
+    gone(mount, mark)
+
+
+def test_ctl_signal_that_ends_the_command_is_a_signal(mount, target, job):
+    job.spec(["sleep", unique_seconds()])
+    job.ctl("signal TERM")
+    assert job.result() in (
+        ("signal TERM",) if target.can("signal-result") else ("signal TERM", "143")
+    )
+
+
+def test_ctl_signal_stop_and_cont(mount, job):
+    job.spec(["cat"])
+    job.append("stdin", b"a")
+    job.wait_size(1)
+    job.ctl("signal STOP")
+    job.ctl("signal CONT")
+    job.append("stdin", b"b")
+    job.wait_size(2)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "nonsense", "signal", "signal NOSUCH", "signal 0", "signal 99999", "signal -1", "kill now",
+             "signal TERM TERM", "EOF", "x" * 300]
+)
+def test_ctl_that_makes_no_sense(mount, job, line):
+    job.spec(["cat"])
+    with raises(errno.EINVAL):
+        job.ctl(line)
+    assert job.status()["state"] == "running"
+
+
+def test_ctl_resize_is_refused_without_a_terminal(mount, job):
+    job.spec(["cat"])
+    with pytest.raises(OSError):
+        job.ctl("resize 24 80")
+    assert job.status()["state"] == "running"
+
+
+def test_ctl_signal_without_a_command(mount, job):
+    with raises(errno.ESRCH):
+        job.ctl("signal TERM")
+    job.spec(["true"])
+    assert job.result() == "0"
+    with raises(errno.ESRCH):
+        job.ctl("signal TERM")
+
+
+def test_ctl_without_a_newline_and_from_a_shell(mount, job):
+    job.spec(["sleep", unique_seconds()])
+    with child("sh", "-c", f"printf 'signal CONT' > {job / 'ctl'}; echo kill > {job / 'ctl'}") as shell:
+        assert shell.wait(10) == 0
+    assert job.result() == "killed"
+
+
+# ---- nothing stays ----
+
+
+@pytest.mark.deadline(240)
+def test_many_execs_leave_nothing_behind(mounted, target):
+    mount = mounted()
+    for _ in range(50):
+        assert mount.run(["echo", "x"])[:2] == ("0", b"x\n")
+    mount.check_settled()
+    if target.name == "local":
+        before = memory(mount.pid)
+    for _ in range(target.many):
+        assert mount.run(["echo", "x"])[:2] == ("0", b"x\n")
+    mount.check_settled()
+    if target.name == "local":
+        # 1000 execs that were kept would be 400 KiB and more.
+        slack = 128 << 10 if not os.environ.get("SPAWNFS_SLOW") else 64 << 20
+        assert memory(mount.pid) - before < slack
+        assert len(descendants(mount.pid)) <= 2
+
+
+def memory(pid):
+    """Private bytes: what the process itself has allocated."""
+    with open(f"/proc/{pid}/smaps_rollup") as f:
+        return sum(int(line.split()[1]) for line in f if line.startswith("Private_Dirty")) * 1024
