@@ -95,6 +95,7 @@ struct exec {
 	struct exec_table *table;
 	struct list link; /* in table->execs */
 	void *owner;	  /* the observer's own */
+	const char *name; /* for log lines; the observer's own */
 
 	enum exec_state state;
 	enum remote_state remote;
@@ -129,8 +130,11 @@ struct exec {
 void exec_table_init(struct exec_table *t, struct backend *backend, struct loop *loop,
 		     const struct settings *settings, const struct exec_observer *observer);
 
+/* Lets go of every command and frees every exec, whatever holds it: at the very end. */
+void exec_table_done(struct exec_table *t);
+
 /* Makes an exec with one hold, the caller's. Returns 0, -ENOSPC (too many) or -ENOMEM. */
-int exec_new(struct exec_table *t, void *owner, struct exec **ret);
+int exec_new(struct exec_table *t, void *owner, const char *name, struct exec **ret);
 
 /* Keeps it from being freed; lets go of it again. It may be freed at the end of this turn. */
 void exec_hold(struct exec *exec);

@@ -108,7 +108,10 @@ void spool_end(struct spool *s);
 ssize_t spool_peek(struct spool *s, uint64_t off, size_t len, void *bounce,
 		   struct spool_slice *ret);
 
-/* Adds a reader at the first byte there is. It is removed by spool_reader_close(). */
+/*
+ * Adds a reader at the first byte there is. It is removed by spool_reader_close(),
+ * which is harmless for a reader that is not open (zero-initialised, or closed).
+ */
 void spool_reader_open(struct spool *s, struct spool_reader *r);
 void spool_reader_close(struct spool_reader *r);
 

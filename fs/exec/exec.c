@@ -27,7 +27,7 @@ void exec_table_init(struct exec_table *t, struct backend *backend, struct loop 
 	list_init(&t->execs);
 }
 
-int exec_new(struct exec_table *t, void *owner, struct exec **ret)
+int exec_new(struct exec_table *t, void *owner, const char *name, struct exec **ret)
 {
 	struct exec *exec;
 
@@ -38,6 +38,7 @@ int exec_new(struct exec_table *t, void *owner, struct exec **ret)
 		return -ENOMEM;
 	exec->table = t;
 	exec->owner = owner;
+	exec->name = name;
 	exec->holds = 1;
 	for (int i = 0; i < STREAM_COUNT; i++)
 		spool_init(&exec->streams[i].spool, t->settings->spool_memory, t->settings->retain,
@@ -71,6 +72,15 @@ static void exec_free(struct exec *exec)
 	list_remove(&exec->link);
 	t->count--;
 	free(exec);
+}
+
+void exec_table_done(struct exec_table *t)
+{
+	list_for_each_safe (exec, &t->execs, struct exec, link) {
+		if (exec->command)
+			exec_release(exec, REMOTE_UNKNOWN);
+		exec_free(exec);
+	}
 }
 
 void exec_hold(struct exec *exec)
@@ -170,7 +180,8 @@ static void refuse(struct exec *exec, int err)
 	exec_input_fail(exec, -EPIPE);
 	exec_begin_drain(exec);
 	exec_cut_streams(exec);
-	log_info("exec: start refused: %s", exec->error ? exec->error : exec->result.reason);
+	log_info("exec \"%s\": start refused: %s", exec->name,
+		 exec->error ? exec->error : exec->result.reason);
 }
 
 /* Takes what the spec says into account before the command can report anything. */
@@ -275,7 +286,8 @@ void exec_lost(struct exec *exec, const char *reason, const char *fmt, ...)
 		va_start(args, fmt);
 		set_error_format(exec, fmt, args);
 		va_end(args);
-		log_warning("exec: lost (%s): %s", reason, exec->error ? exec->error : "");
+		log_warning("exec \"%s\": lost (%s): %s", exec->name, reason,
+			    exec->error ? exec->error : "");
 	}
 	exec_set_result(exec, RESULT_LOST, 0, reason);
 	exec_input_fail(exec, -EPIPE);
@@ -302,7 +314,7 @@ void exec_note(struct exec *exec, const char *fmt, ...)
 	va_start(args, fmt);
 	set_error_format(exec, fmt, args);
 	va_end(args);
-	log_info("exec: %s", exec->error ? exec->error : "");
+	log_info("exec \"%s\": %s", exec->name, exec->error ? exec->error : "");
 }
 
 /* ---- Draining: from the leader's end to the last byte of output ---- */

@@ -40,10 +40,11 @@ static void give_up(struct exec *exec)
 {
 	struct exec_table *t = exec->table;
 
-	log_error(
-		"exec: gave up killing pid %lld on %s after %llu s and %u tries: it may still run",
-		(long long)exec->pid, t->backend->target,
-		(unsigned long long)exec_elapsed_ms(exec->kill_since_ns) / 1000, exec->kill_tries);
+	log_error("exec \"%s\": gave up killing pid %lld on %s after %llu s and %u tries: it may "
+		  "still run",
+		  exec->name, (long long)exec->pid, t->backend->target,
+		  (unsigned long long)exec_elapsed_ms(exec->kill_since_ns) / 1000,
+		  exec->kill_tries);
 	exec_release(exec, REMOTE_UNKNOWN);
 	tell_readers(exec);
 	t->observer->over(exec);
@@ -104,8 +105,8 @@ void exec_kill_failed(struct exec *exec, int err, const char *fmt, ...)
 	va_end(args);
 	exec->kill_pending = false;
 	exec_set_error(exec, text_str(&clean));
-	log_warning("exec: kill failed (%s), try %u: %s", name ? name : "?", exec->kill_tries,
-		    text_str(&clean));
+	log_warning("exec \"%s\": kill failed (%s), try %u: %s", exec->name, name ? name : "?",
+		    exec->kill_tries, text_str(&clean));
 	timer_arm(exec->table->loop, &exec->kill_timer, retry_delay_ms(exec));
 }
 

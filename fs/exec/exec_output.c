@@ -20,9 +20,11 @@ static void hold(struct exec *exec, enum stream_id id, bool no_memory)
 	struct stream *s = &exec->streams[id];
 
 	if (!s->held && s->spool.file_error)
-		log_warning("exec: cannot spool output in %s: %s: the command is held back until "
+		log_warning("exec \"%s\": cannot spool output in %s: %s: the command is held back "
+			    "until "
 			    "there is room (see the mount option spool)",
-			    exec->table->settings->spool_dir, strerror(-s->spool.file_error));
+			    exec->name, exec->table->settings->spool_dir,
+			    strerror(-s->spool.file_error));
 	s->held = true;
 	if (s->spool.file_error || no_memory)
 		timer_arm(exec->table->loop, &exec->spool_timer, SPOOL_RETRY_MS);

@@ -270,13 +270,14 @@ int loop_run(struct loop *loop)
 {
 	uint64_t busy_until = 0;
 
-	loop->stopped = false;
 	for (;;) {
 		int n;
 
 		run_tasks(loop);
-		if (loop->stopped)
+		if (loop->stopped) {
+			loop->stopped = false;
 			return 0;
+		}
 		n = wait_events(loop, busy_until);
 		if (n < 0 && n != -EINTR)
 			return n;

@@ -1,0 +1,10 @@
+/* What can be wrong with a mountpoint, found out before libfuse fails on it. */
+#pragma once
+
+#include "text.h"
+
+/*
+ * Whether path can be mounted on and FUSE is there. A dead mount of before is taken away.
+ * Returns 0, or -errno with a sentence: what is wrong and what to do.
+ */
+int mountpoint_check(const char *path, struct text *why);
