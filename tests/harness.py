@@ -6,7 +6,6 @@ a hang is a failed test and never a stuck run.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
@@ -16,6 +15,8 @@ import signal
 import subprocess
 import time
 import uuid
+
+import targets
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("SPAWNFS_BUILD", ROOT / "build")).resolve()
@@ -471,4 +472,8 @@ def call(command, **kwargs):
         return out
 
 
-libc = ctypes.CDLL(None, use_errno=True)
+
+
+def local_marks(mark):
+    """The processes of this machine with a mark, whichever the target."""
+    return targets.local_processes(mark)

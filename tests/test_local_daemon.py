@@ -1,0 +1,297 @@
+"""The daemon itself on local:: how it starts, ends, and what it leaves."""
+
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from harness import (
+    SLOW, SPAWNFS, Mount, blocked, child, detach, kill, local_marks, mount_entry, process_state, threads,
+    unique, wait_for,
+)
+from test_kill import TREES, gone, grow
+from test_tree import raises
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_sigkill_of_the_daemon_kills_the_commands(mounted, tree):
+    mount = mounted()
+    mount.broken = True
+    mark = grow(mount.new(), tree)
+    mount.daemon.kill()
+    mount.wait_daemon()
+    gone(mount, mark)
+    wait_for(lambda: not mount.left(), "every process of the mount to end", 5)
+
+
+def test_sigkill_of_the_daemon_frees_its_callers(mounted):
+    mount = mounted()
+    mount.broken = True
+    e = mount.new()
+    e.spec(["cat"])
+    with child("cat", e / "exit", stderr=subprocess.DEVNULL) as reader:
+        blocked(reader.pid)
+        mount.daemon.kill()
+        assert reader.wait(5 * SLOW) != 0
+    with raises(errno.ENOTCONN):
+        os.listdir(mount.path)
+
+
+def test_a_stale_mount_is_replaced(mounted, target):
+    dead = mounted()
+    dead.broken = True
+    dead.daemon.kill()
+    dead.wait_daemon()
+    with raises(errno.ENOTCONN):
+        os.stat(dead.path)
+    with Mount(target, dead.path) as mount:
+        mount.allow("stale|dead|not connected")
+        assert mount.run(["echo", "again"]) == ("0", b"again\n", b"")
+    assert not mount_entry(dead.path)
+
+
+def background(target, path, *arguments, env=None):
+    """Runs spawnfs without -f: its exit status and output."""
+    path.mkdir(exist_ok=True)
+    return subprocess.run(
+        [SPAWNFS, *arguments, target.address, path],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30 * SLOW,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def test_in_the_background_it_returns_once_the_mount_answers(target, tmp_path):
+    mark = unique("spawnfs-test")
+    place = tmp_path / "m"
+    try:
+        for _ in range(5):
+            done = background(target, place, env={"SPAWNFS_TEST": mark})
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+            os.mkdir(place / "a")
+            (place / "a" / "spec").write_text('["cat"]')
+            assert local_marks(mark)
+            assert subprocess.run(["umount", place]).returncode == 0
+            wait_for(lambda: not local_marks(mark), "the daemon and its command to end")
+    finally:
+        detach(place)
+        for pid in local_marks(mark):
+            kill(pid)
+
+
+def test_in_the_background_it_keeps_nothing_of_its_starter(target, tmp_path):
+    """A pipe it would hold open keeps `$(spawnfs ...)` and ssh from returning; a cwd, an unmount."""
+    mark = unique("spawnfs-test")
+    place = tmp_path / "m"
+    place.mkdir()
+    try:
+        done = subprocess.run(
+            ["sh", "-c", f"x=$({SPAWNFS} {target.address} {place} 2>&1); echo \"<$x>\""],
+            capture_output=True, text=True, timeout=20 * SLOW, cwd=tmp_path,
+            env={**os.environ, "SPAWNFS_TEST": mark},
+        )
+        assert done.stdout == "<>\n"
+        for pid in local_marks(mark):
+            assert os.readlink(f"/proc/{pid}/cwd") == "/"
+            for n in "012":
+                assert os.readlink(f"/proc/{pid}/fd/{n}") == "/dev/null"
+    finally:
+        detach(place)
+        wait_for(lambda: not local_marks(mark), "the daemon to end")
+
+
+def test_a_relative_mountpoint(target, tmp_path):
+    (tmp_path / "m").mkdir()
+    done = subprocess.run(
+        [SPAWNFS, target.address, "m"], cwd=tmp_path, timeout=30, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0
+    try:
+        assert os.listdir(tmp_path / "m") == [".spawnfs"]
+    finally:
+        assert subprocess.run(["umount", tmp_path / "m"]).returncode == 0
+
+
+def test_as_mount_calls_it(target, tmp_path):
+    """mount(8) and fstab run mount.fuse3, which runs the program with the options it does not know."""
+    place = tmp_path / "m"
+    place.mkdir()
+    environment = {**os.environ, "PATH": f"{SPAWNFS.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["mount", "-t", "fuse.spawnfs", target.address, place, "-o", "rw,nosuid,nodev,noatime,retain=1M"],
+        capture_output=True, text=True, timeout=30 * SLOW, env=environment,
+    )
+    try:
+        assert done.returncode == 0, done.stderr
+        assert mount_entry(place)[1] == "fuse.spawnfs"
+        assert os.listdir(place) == [".spawnfs"]
+        assert str(1 << 20) in (place / ".spawnfs" / "config").read_text()
+    finally:
+        subprocess.run(["umount", place])
+    assert not mount_entry(place)
+
+
+def test_fusermount3_ends_it(mounted):
+    mount = mounted()
+    mark = grow(mount.new(), "one")
+    subprocess.run(["fusermount3", "-u", mount.path], check=True, timeout=20)
+    mount.broken = True
+    assert mount.wait_daemon() == 0
+    gone(mount, mark)
+
+
+def test_a_lazy_unmount_ends_it_when_the_last_file_is_closed(mounted):
+    mount = mounted()
+    mount.broken = True
+    e = mount.new()
+    e.spec(["echo", "x"])
+    assert e.result() == "0"
+    with open(e / "stdout", "rb", buffering=0) as f:
+        subprocess.run(["umount", "-l", mount.path], check=True)
+        assert f.read(10) == b"x\n"
+        assert mount.daemon.poll() is None
+    assert mount.wait_daemon() == 0
+
+
+def test_a_busy_unmount_harms_nothing(mounted):
+    mount = mounted()
+    with mount.new() as e:
+        e.spec(["cat"])
+        with open(e / "stdout", "rb"):
+            assert "busy" in mount.unmount()
+        e.write("stdin", b"x")
+        assert e.read("stdout") == b"x"
+
+
+def test_an_aborted_connection_ends_the_daemon_and_its_commands(mounted):
+    mount = mounted()
+    mount.broken = True
+    mark = grow(mount.new(), "double fork")
+    number = mount_entry(mount.path)[0]
+    pathlib.Path(f"/sys/fs/fuse/connections/{number}/abort").write_text("1")
+    assert mount.wait_daemon() is not None
+    gone(mount, mark)
+
+
+def test_one_thread_and_no_more_with_blocked_callers(mounted):
+    mount = mounted()
+    before = threads(mount.pid)
+    assert before <= 2
+    readers = []
+    try:
+        for _ in range(20):
+            e = mount.new()
+            e.spec(["cat"])
+            readers += [
+                subprocess.Popen(["cat", e / name], stdout=subprocess.DEVNULL)
+                for name in ("stdout", "stderr", "exit")
+            ]
+        for reader in readers:
+            blocked(reader.pid)
+        assert threads(mount.pid) == before
+    finally:
+        mount.remove_all()
+        for reader in readers:
+            reader.wait(10)
+
+
+def test_no_caller_is_ever_in_uninterruptible_sleep(mounted):
+    """Blocked readers, writers, a removal and a listing side by side; none waits for another."""
+    mount = mounted()
+    e = mount.new()
+    e.spec(["sleep", "1000"])
+    callers = [
+        subprocess.Popen(["sh", "-c", script.format(e.path)], stderr=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL)
+        for script in (
+            "exec cat {}/stdout", "exec cat {}/exit", "exec cat /dev/zero > {}/stdin",
+            "exec cat /dev/zero >> {}/stdin", "exec cat {}/stderr", "exec cat {}/stdout",
+        )
+    ]
+    try:
+        for caller in callers:
+            blocked(caller.pid)
+        for command in (["ls", "-la", e.path], ["stat", e / "stdin"], ["touch", e / "stdin"],
+                        ["cat", e / "status"], ["mkdir", mount.path / "new"], ["ls", mount.path]):
+            subprocess.run(command, check=True, timeout=10, stdout=subprocess.DEVNULL)
+        assert {process_state(c.pid) for c in callers} == {"S"}
+        subprocess.run(["rm", "-r", e.path], check=True, timeout=10)
+        for caller in callers:
+            caller.wait(10)
+    finally:
+        for caller in callers:
+            caller.kill()
+            caller.wait(10)
+
+
+def test_limits_of_the_command_are_those_the_daemon_was_given(mounted):
+    """Whatever the daemon does to itself (no core dumps, more descriptors) ends with itself."""
+    mount = mounted()
+    with mount.new() as e:
+        e.spec(["cat", "/proc/self/limits"])
+        assert e.read("stdout") == pathlib.Path("/proc/self/limits").read_bytes()
+
+
+def test_no_core_dump_of_the_daemon(mounted):
+    """A core dump would hold env values; the kernel makes none of a process with limit 0 or
+    that is not dumpable, whose /proc files then belong to root whoever runs it."""
+    mount = mounted()
+    limits = pathlib.Path(f"/proc/{mount.pid}/limits").read_text()
+    core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
+    assert core.split()[4] == "0"
+
+
+def test_two_mounts_do_not_know_each_other(mounted):
+    one, two = mounted(), mounted()
+    with one.new("same") as a, two.new("same") as b:
+        a.spec(["cat"])
+        b.spec(["cat"])
+        a.write("stdin", b"a")
+        b.write("stdin", b"b")
+        assert (a.read("stdout"), b.read("stdout")) == (b"a", b"b")
+
+
+def test_a_mount_inside_a_mounts_command_is_possible(mounted, target, tmp_path):
+    """A command of one mount may start a mount of its own; the end of the first ends it."""
+    outer = mounted()
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    e = outer.new()
+    e.spec([str(SPAWNFS), "-f", target.address, str(inner)])
+    wait_for(lambda: mount_entry(inner), "the inner mount")
+    try:
+        e.ctl("signal TERM")
+        assert e.result() == "0"
+        assert not mount_entry(inner)
+    finally:
+        detach(inner)
+
+
+def test_log_lines_hold_no_spec_at_any_level(mounted):
+    secret, argument = unique("secret"), unique("argument")
+    mount = mounted("log=debug")
+    mount.allow("debug|info")
+    result, out, _ = mount.run({"cmd": ["printenv", "TOKEN", argument], "env": {"TOKEN": secret}})
+    assert out.startswith(secret.encode())
+    assert secret not in mount.stderr()
+
+
+def test_the_daemon_survives_signals_that_mean_nothing(mounted):
+    mount = mounted()
+    for signo in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG, signal.SIGCONT):
+        os.kill(mount.pid, signo)
+    assert mount.run(["echo", "x"])[1] == b"x\n"
+
+
+def test_a_stopped_daemon_goes_on(mounted):
+    mount = mounted()
+    with mount.new() as e:
+        e.spec(["cat"])
+        os.kill(mount.pid, signal.SIGSTOP)
+        with child("sh", "-c", f"echo x > {e / 'stdin'}") as writer:
+            wait_for(lambda: process_state(mount.pid) == "T", "the daemon to stop")
+            os.kill(mount.pid, signal.SIGCONT)
+            assert writer.wait(10) == 0
+        assert e.read("stdout") == b"x\n"

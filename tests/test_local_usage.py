@@ -1,0 +1,84 @@
+"""The command line: help, version, and what is wrong with it said in one sentence."""
+
+import re
+import subprocess
+
+import pytest
+
+from harness import ROOT, SLOW, SPAWNFS
+
+
+def spawnfs(*arguments, **kwargs):
+    return subprocess.run(
+        [SPAWNFS, *map(str, arguments)], capture_output=True, text=True, timeout=20 * SLOW,
+        stdin=subprocess.DEVNULL, **kwargs,
+    )
+
+
+def refused(done, *words):
+    """It failed with one sentence on stderr that has these words, and mounted nothing."""
+    assert done.returncode not in (0, None) and done.returncode > 0
+    assert done.stdout == ""
+    assert done.stderr.startswith("spawnfs: "), done.stderr
+    for word in words:
+        assert word.lower() in done.stderr.lower(), done.stderr
+    assert len(done.stderr.splitlines()) <= 3, done.stderr
+
+
+def test_help():
+    for option in ("--help", "-h"):
+        done = spawnfs(option)
+        assert done.returncode == 0 and done.stderr == ""
+        for word in ("TARGET", "MOUNTPOINT", "-f", "-o", "local:", "retain"):
+            assert word in done.stdout, word
+
+
+def test_every_option_of_the_help_is_taken(target, tmp_path):
+    """Each OPTION=VALUE that --help names is known to the parser: a bad value is what it complains of."""
+    names = re.findall(r"^\s+-o ([a-z_]+)=", spawnfs("--help").stdout, re.M)
+    for name in names:
+        done = spawnfs("-f", "-o", f"{name}=\x01", "nosuch:", tmp_path)
+        assert "unknown option" not in done.stderr, (name, done.stderr)
+
+
+def test_version():
+    for option in ("--version", "-V"):
+        done = spawnfs(option)
+        assert done.returncode == 0 and re.match(r"spawnfs \d+\.\d+\.\d+", done.stdout)
+
+
+@pytest.mark.parametrize("arguments", [(), ("local:",), ("-f", "local:"), ("local:", "a", "b")])
+def test_wrong_number_of_arguments(arguments):
+    refused(spawnfs(*arguments), "TARGET")
+
+
+def test_an_unknown_option(tmp_path):
+    refused(spawnfs("--nosuch", "local:", tmp_path), "nosuch")
+    refused(spawnfs("-o", "nosuch", "local:", tmp_path), "nosuch")
+    refused(spawnfs("-o", "nosuch=1", "local:", tmp_path), "nosuch")
+    refused(spawnfs("local:", tmp_path, "-o"))
+
+
+@pytest.mark.parametrize(
+    "option", ["retain=much", "retain=-1", "retain=", "retain", "retain=1Q", "log=loud", "spool_memory=1e3",
+               "retain=99999999999999999999"]
+)
+def test_a_bad_value(tmp_path, option):
+    refused(spawnfs("-f", "-o", option, "local:", tmp_path), option.split("=")[0])
+
+
+@pytest.mark.parametrize("address", ["nosuch:", "nosuch", "", "local", "LOCAL:", ":"])
+def test_an_unknown_target(tmp_path, address):
+    refused(spawnfs("-f", address, tmp_path), "target")
+
+
+def test_an_address_that_local_does_not_have(tmp_path):
+    refused(spawnfs("-f", "local:nosuch", tmp_path), "local:")
+
+
+def test_the_man_page_names_every_option():
+    pages = list((ROOT / "docs").glob("spawnfs.1*"))
+    assert pages, "no man page in docs"
+    text = pages[0].read_text().replace("\\-", "-").replace("\\_", "_")
+    for name in re.findall(r"^\s+-o ([a-z_]+)", spawnfs("--help").stdout, re.M):
+        assert name in text, name
