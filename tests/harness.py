@@ -151,7 +151,7 @@ class Mount:
     """A running spawnfs. Use it as a context manager; leaving it checks and ends it."""
 
     # What the daemon may say without a test having asked for it.
-    QUIET = re.compile(r"^(spawnfs: )?(\[?(info|debug)\]?:? |$)")
+    QUIET = re.compile(r"^spawnfs: (info|debug): ")
 
     def __init__(self, target, path, options=(), env=None, wrap=(), arguments=()):
         self.target = target

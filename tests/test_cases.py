@@ -32,14 +32,14 @@ def test_1_a_background_child_keeps_the_pipes(mount, job):
 
 def test_2_output_of_the_leader_is_complete_and_a_late_line_has_its_rule(mounted):
     """snailbook FAQ, golang#60309"""
-    mount = mounted("drain_quiet=2s", "drain_limit=10s")
+    mount = mounted("drain_quiet=2", "drain_limit=10")
     script = "(sleep .2; echo late) & head -c 1048576 /dev/zero"
     for _ in range(3):
         with mount.new() as e:
             e.spec(["sh", "-c", script])
             assert e.result() == "0"
             assert e.read("stdout") == bytes(1 << 20) + b"late\n"
-    mount = mounted("drain_quiet=50ms", "drain_limit=100ms")
+    mount = mounted("drain_quiet=0.05", "drain_limit=0.1")
     with mount.new() as e:
         e.spec(["sh", "-c", script.replace(".2", "3")])
         assert e.result() == "0"

@@ -121,7 +121,7 @@ def test_a_background_child_does_not_hold_exit_back(mount, job):
 
 
 def test_late_output_within_the_quiet_time_is_kept(mounted):
-    mount = mounted("drain_quiet=3s", "drain_limit=20s")
+    mount = mounted("drain_quiet=3", "drain_limit=20")
     with mount.new() as e:
         e.spec(["sh", "-c", "(sleep .5; echo late) & echo early"])
         assert e.result() == "0"
@@ -129,7 +129,7 @@ def test_late_output_within_the_quiet_time_is_kept(mounted):
 
 
 def test_a_background_child_that_never_stops_writing_is_cut_off_at_the_limit(mounted):
-    mount = mounted("drain_quiet=500ms", "drain_limit=1s")
+    mount = mounted("drain_quiet=0.5", "drain_limit=1")
     with mount.new() as e:
         e.spec(["sh", "-c", "(while :; do echo x; sleep .05; done) & echo early; exit 4"])
         began = time.monotonic()
@@ -150,7 +150,7 @@ def test_a_child_without_the_pipes_holds_nothing_back(mount, job):
 
 
 def test_the_state_after_the_leader_is_draining(mounted):
-    mount = mounted("drain_quiet=5s", "drain_limit=5s")
+    mount = mounted("drain_quiet=5", "drain_limit=5")
     with mount.new() as e:
         e.spec(["sh", "-c", "sleep 1000 & echo hi"])
         e.wait_state("draining")

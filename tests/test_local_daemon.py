@@ -271,8 +271,7 @@ def test_a_mount_inside_a_mounts_command_is_possible(mounted, target, tmp_path):
 
 def test_log_lines_hold_no_spec_at_any_level(mounted):
     secret, argument = unique("secret"), unique("argument")
-    mount = mounted("log=debug")
-    mount.allow("debug|info")
+    mount = mounted("log_level=debug")
     result, out, _ = mount.run({"cmd": ["printenv", "TOKEN", argument], "env": {"TOKEN": secret}})
     assert out.startswith(secret.encode())
     assert secret not in mount.stderr()

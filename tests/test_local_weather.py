@@ -126,7 +126,7 @@ def small_disk(tmp_path):
 def test_a_full_disk_holds_the_command_back_and_loses_nothing(small_disk, target, tmp_path):
     filler = small_disk / "filler"
     filler.write_bytes(bytes(3 << 20))
-    options = [f"spool_dir={small_disk}", "spool_memory=64K", "retain=64M"]
+    options = [f"spool={small_disk}", "spool_memory=64K", "retain=64M"]
     with Mount(target, tmp_path / "m", options) as mount:
         mount.allow("[Nn]o space left")
         with mount.new() as e:
@@ -148,7 +148,7 @@ def test_a_full_disk_holds_the_command_back_and_loses_nothing(small_disk, target
 
 def test_a_kill_works_while_the_disk_is_full(small_disk, target, tmp_path):
     (small_disk / "filler").write_bytes(bytes((4 << 20) - (64 << 10)))
-    options = [f"spool_dir={small_disk}", "spool_memory=64K", "retain=64M"]
+    options = [f"spool={small_disk}", "spool_memory=64K", "retain=64M"]
     with Mount(target, tmp_path / "m", options) as mount:
         mount.allow("[Nn]o space left")
         with mount.new() as e:
@@ -159,13 +159,13 @@ def test_a_kill_works_while_the_disk_is_full(small_disk, target, tmp_path):
 
 
 def test_a_spool_directory_that_is_missing(tmp_path):
-    done = spawnfs("-f", "-o", f"spool_dir={tmp_path / 'nosuch'}", "local:", tmp_path)
+    done = spawnfs("-f", "-o", f"spool={tmp_path / 'nosuch'}", "local:", tmp_path)
     refused(done, str(tmp_path / "nosuch"))
     assert not mount_entry(tmp_path)
 
 
 def test_the_spool_leaves_no_file(small_disk, target, tmp_path):
-    with Mount(target, tmp_path / "m", [f"spool_dir={small_disk}", "spool_memory=64K"]) as mount:
+    with Mount(target, tmp_path / "m", [f"spool={small_disk}", "spool_memory=64K"]) as mount:
         with mount.new() as e:
             e.spec(["head", "-c", "1000000", "/dev/zero"])
             assert e.result() == "0"

@@ -86,7 +86,7 @@ def test_bytes_of_each_stream(mount, job):
     job.wait_size(1000)
     status = job.status()
     assert status["stdout"]["next"] == 1000
-    assert status["stdin"]["bytes"] == 1000
+    assert status["stdin"]["next"] == 1000
 
 
 def test_it_agrees_with_exit_and_size_at_every_moment(mount, job):

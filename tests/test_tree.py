@@ -65,11 +65,6 @@ def test_directories_are_private_to_their_maker(mount, job):
     assert found.st_uid == os.getuid()
 
 
-def test_mkdir_honours_a_mode_that_asks_for_less(mount):
-    with mount.new(mode=0o500) as e:
-        assert stat.S_IMODE(os.stat(e).st_mode) == 0o500
-
-
 def test_inode_numbers_differ(job):
     numbers = [os.stat(job / name).st_ino for name in os.listdir(job)]
     assert len(set(numbers)) == len(numbers)
