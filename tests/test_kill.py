@@ -270,7 +270,7 @@ def test_ctl_signal_stop_and_cont(mount, job):
 
 
 @pytest.mark.parametrize(
-    "line", ["", "nonsense", "signal", "signal NOSUCH", "signal 0", "signal 99999", "signal -1", "kill now",
+    "line", ["nonsense", "signal", "signal NOSUCH", "signal 0", "signal 99999", "signal -1", "kill now",
              "signal TERM TERM", "EOF", "x" * 300]
 )
 def test_ctl_that_makes_no_sense(mount, job, line):
