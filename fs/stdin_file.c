@@ -73,7 +73,7 @@ static bool serve(struct entry *e, struct park *p)
 {
 	ssize_t n;
 
-	/* An input that fails just now answers all who wait (stdin_changed): p is not among them. */
+	/* An input that fails just now answers all who wait: p must not be among them. */
 	list_remove(&p->link);
 	n = exec_write(e->exec, p->data + p->done, p->size - p->done);
 	if (n == -EAGAIN)
