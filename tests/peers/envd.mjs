@@ -5,6 +5,7 @@
 // Prints "ready PORT" once it listens on 127.0.0.1, and ends, with all it started, when its
 // stdin ends. The control plane, the sandboxes and /_test/ are on the one port.
 
+import "./base64.mjs";
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -96,7 +97,7 @@ function listen(peer, { port, tls }) {
 	const server = tls ?
 		createSecureServer({ cert: readFileSync(tls[0]), key: readFileSync(tls[1]), allowHTTP1: true,
 			settings: { maxConcurrentStreams: 1000 } }, handle) :
-		createServer({ keepAliveTimeout: 640_000, requestTimeout: 0 }, handle);
+		createServer({ keepAliveTimeout: 640_000, requestTimeout: 0, highWaterMark: 256 << 10 }, handle);
 	server.on(tls ? "secureConnection" : "connection", (socket) => {
 		socket.setNoDelay(true);
 		peer.connections++;

@@ -1,5 +1,6 @@
 // The process service of envd 0.6.13, on connect-node.
 
+import "./base64.mjs";
 import { Code, ConnectError, createContextKey } from "@connectrpc/connect";
 import { Listener } from "./command.mjs";
 import { ProcessService } from "./schema.mjs";

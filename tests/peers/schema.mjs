@@ -1,6 +1,7 @@
 // The process service, described by the schema that the backend is compiled from. The real
 // e2b SDK brings a schema of its own, so its tests here show that ours is the same.
 
+import "./base64.mjs";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
