@@ -29,6 +29,7 @@ class Peer {
 	domain = null;
 	calls = {}; // how often each RPC and REST call came
 	plans = []; // faults to come
+	spoiled = 0; // how many requests got theirs
 	delays = {}; // milliseconds before a call is served
 	sockets = new Set();
 	connections = 0; // ever accepted

@@ -46,6 +46,7 @@ function turn(target, knobs, values) {
 function reset(peer) {
 	peer.plans.splice(0);
 	peer.calls = {};
+	peer.spoiled = 0;
 	peer.delays = {};
 }
 
@@ -56,6 +57,7 @@ export async function serveTest(peer, req, res, path) {
 			calls: peer.calls,
 			connections: { open: peer.sockets.size, total: peer.connections },
 			plans: peer.plans.length,
+			spoiled: peer.spoiled,
 		});
 	}
 	const body = JSON.parse((await readBody(req)).toString() || "{}");
