@@ -1,0 +1,78 @@
+/*
+ * Texts for a shell on a far host: what starts a command there, finds its processes
+ * and kills them. Written for any POSIX sh (dash, bash, busybox); nothing here
+ * does any input or output.
+ *
+ * A far shell is started by one constant command line that any login shell passes on
+ * (far_ready_command()); all else is read by it as one line of its input, since that
+ * has no limit but memory, is in nobody's argv, and leaves the bytes after it untouched
+ * (a shell's read takes its line byte by byte). Shells have no word for a newline within
+ * a line: $spawnfs_n holds one.
+ *
+ * Every process of a command has SPAWNFS_EXEC=MARK in its environment from the
+ * shell on. A mark is FAR_MARK_HEX random hex digits.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "spec.h"
+#include "text.h"
+
+#define FAR_MARK_HEX 32
+
+/* Appends word in single quotes: every byte stands for itself. Returns 0 or -errno (text.h). */
+int far_quote(struct text *ret, const char *word);
+
+/* Whether a shell can set, and pass on, a variable of that name. */
+bool far_can_set(const char *name);
+
+/*
+ * Appends the command line that makes a far shell, for any login shell: sh, bash, zsh, fish, csh.
+ * It says "MARK PID" on its stdout and "MARK" on its stderr, so that what a login shell printed
+ * before is told from what comes after, then reads a line and runs it. At the end of its input it
+ * ends.
+ */
+int far_ready_command(struct text *ret, const char *mark);
+
+/*
+ * Appends what comes first in the line of a command: spawnfs_tell WORDS, by which the rest
+ * reports, prints them behind the mark on stdout.
+ */
+int far_tell(struct text *ret, const char *mark);
+
+/*
+ * Appends what a shell does to become the command of a spec: directory, variables, program. It
+ * needs spawnfs_tell, and ends with a newline. It tells one of
+ *   cwd ENOENT|ENOTDIR|EACCES   the directory cannot be entered: the shell ends
+ *   env NAME                    the shell cannot set that variable: the shell ends
+ *   start TICKS                 the next byte is the command's; TICKS is when the process was
+ *                               started, as in /proc/PID/stat, 0 when there is none
+ * A program that cannot be run is reported by the line on its stderr and 126 or 127, as
+ * program_error_line() has it.
+ */
+int far_start(struct text *ret, const struct spec *spec);
+
+/*
+ * Appends functions for a far shell (no newline at the end). Their arguments are
+ * one or more commands, each as four words:
+ *   MARK    any beginning of one stands for all the commands it begins
+ *   PID     the leader of a session and group of the command's own, 0 when not known
+ *   TICKS   what `start` told; a leader that began at another time is another process
+ *   y|n     y: the connection to it has held since, so that a session whose leader has
+ *           ended is still the command's; n: it is not taken for that
+ * far_find sets far_set to the pids of what is alive of them, " 12 13 ", or " ": of those
+ * with the mark, the leader's session and group, and all descendants. far_kill kills until
+ * nothing is found. Both set far_left to none or some; blind when the shell cannot look.
+ */
+int far_walk(struct text *ret);
+
+/*
+ * Appends the line that makes a far shell a helper: it reads requests, one a line, and answers each
+ * with its number (NUMBER below) and a word. At the end of its input, which means that nobody
+ * will ask again, it kills every command whose mark begins with prefix, and ends.
+ *   check NUMBER COMMAND...       NUMBER none|some|blind
+ *   kill NUMBER COMMAND...        NUMBER none|some|blind
+ *   signal NUMBER SIGNO COMMAND   NUMBER sent|gone
+ */
+int far_helper(struct text *ret, const char *prefix);
