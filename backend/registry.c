@@ -19,7 +19,8 @@ const struct backend_ops *backend_find(const char *target, const char **address)
 	for (size_t i = 0; backends[i]; i++) {
 		size_t len = strlen(backends[i]->scheme);
 
-		if (len != (size_t)(colon - target) || memcmp(backends[i]->scheme, target, len) != 0)
+		if (len != (size_t)(colon - target) ||
+		    memcmp(backends[i]->scheme, target, len) != 0)
 			continue;
 		*address = colon + 1;
 		return backends[i];

@@ -59,6 +59,21 @@
 /* One line written to ctl. */
 #define CTL_BYTES_MAX 256
 
+/* A pipe of a local command: as the kernel makes it, and after it was found full (pipe(7)). */
+#define PIPE_BYTES_DEFAULT (64 * KIB)
+#define PIPE_BYTES_GROWN (1 * MIB)
+/* Output read from one command before the loop goes on with the next. */
+#define READ_TURN_BYTES (1 * MIB)
+
+/* The strings of a local command go to the keeper in the message up to this, else in a memfd. */
+#define KEEPER_INLINE_BYTES (32 * KIB)
+/* How long the end of local: waits for its keeper, which goes on killing for as long as it takes. */
+#define KEEPER_END_MS 5000
+/* Orphans of local commands are reaped, and unfinished kills repeated, this often. */
+#define KEEPER_SWEEP_MS 20
+/* A walk over a tree that keeps finding new processes goes on to kill after this many rounds. */
+#define WALK_ROUNDS_MAX 1000
+
 /* The largest READ and WRITE asked of the kernel: its own limit of 256 pages. */
 #define TRANSFER_BYTES_MAX (1 * MIB)
 /* How long the loop polls before it sleeps. */
