@@ -38,14 +38,14 @@ static int check_device(struct text *why)
 /* What a daemon that was killed leaves: everything on it fails with ENOTCONN. */
 static int take_dead_mount_away(const char *path, struct text *why)
 {
-	char *argv[] = {"fusermount3", "-uz", "--", (char *)path, NULL};
+	const char *const argv[] = {"fusermount3", "-uz", "--", path, NULL};
 	pid_t pid;
 	int status;
 
 	log_info("taking away the dead mount on %s", path);
 	if (umount2(path, MNT_DETACH) == 0)
 		return 0;
-	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) == 0 &&
+	if (posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ) == 0 &&
 	    waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	return text_fail(why, -ENOTCONN,
