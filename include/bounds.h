@@ -16,6 +16,12 @@
 #define SPEC_BYTES_DEFAULT (2 * MIB)
 /* How deep a spec's JSON may nest; the deepest valid one needs 2. */
 #define SPEC_DEPTH_MAX 16
+/* A terminal's size where a spec gives none, and the largest: it travels in 16 bits. */
+#define PTY_ROWS_DEFAULT 24
+#define PTY_COLS_DEFAULT 80
+#define PTY_SIZE_MAX 65535
+/* A command's own time limit: a hundred years, so that no sum of times overflows. */
+#define TIMEOUT_SECONDS_MAX ((int64_t)100 * 366 * 86400)
 /* Any struct text. */
 #define TEXT_BYTES_MAX (16 * MIB)
 

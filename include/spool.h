@@ -5,7 +5,8 @@
  * in memory; older ones are in an unlinked file, made when it is first needed.
  * Invariants:
  *   - a byte that was committed is readable until every open reader has passed
- *     it and more than `retain` bytes are held; nothing else ever drops one;
+ *     it and more is held than can be kept: than `retain` bytes, or, while the file
+ *     cannot grow, than fit in memory; nothing else ever drops one;
  *   - with no open reader nothing is dropped;
  *   - when retain is reached and nothing may be dropped, or the file cannot grow
  *     (full disk, no descriptor), there is no room: the source is held back;
@@ -33,11 +34,13 @@ struct spool {
 
 	/* The rest is spool.c's own. */
 	size_t memory_max;
+	size_t chunk_max;
 	uint64_t retain;
 	uint64_t overdraft;
 	const char *dir;
 	struct list chunks; /* struct chunk, oldest first: contiguous, up to next */
 	size_t memory_used;
+	bool full; /* was without room, and has not had much since */
 	int file; /* -1: none; a ring: offset o is at o modulo its size */
 	uint64_t file_size;
 	uint64_t file_next;  /* bytes below this offset are in the file */
@@ -115,5 +118,5 @@ ssize_t spool_peek(struct spool *s, uint64_t off, size_t len, void *bounce,
 void spool_reader_open(struct spool *s, struct spool_reader *r);
 void spool_reader_close(struct spool_reader *r);
 
-/* The reader has everything below pos: the end of its last read. */
+/* The reader has everything below pos: the end of its last read. Never moves it back. */
 void spool_reader_move(struct spool_reader *r, uint64_t pos);
