@@ -34,6 +34,7 @@ struct entry {
 
 	unsigned owners;	/* open handles of owner */
 	unsigned stdin_writers; /* open handles of stdin */
+	bool stdin_serving;	/* stdin_changed() is at work */
 	bool stdin_given;	/* one that was all of the input has been closed */
 	unsigned spec_writers;	/* open handles of spec */
 	struct text spec_text;	/* what has been written of it so far */

@@ -95,10 +95,17 @@ static bool serve(struct entry *e, struct park *p)
 
 void stdin_changed(struct entry *e)
 {
-	while (!list_empty(&e->stdin_writes))
-		if (!serve(e, list_first(&e->stdin_writes, struct park, link)))
-			return;
-	handle_notify(e, FILE_STDIN);
+	bool room = true;
+
+	/* A write that fails reports it here, too: its request is in hand already. */
+	if (e->stdin_serving)
+		return;
+	e->stdin_serving = true;
+	while (room && !list_empty(&e->stdin_writes))
+		room = serve(e, list_first(&e->stdin_writes, struct park, link));
+	e->stdin_serving = false;
+	if (room)
+		handle_notify(e, FILE_STDIN);
 }
 
 /* A reader finds nothing: what was written is the command's. */

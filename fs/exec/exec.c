@@ -229,7 +229,7 @@ void exec_started(struct exec *exec, int64_t pid)
 		exec->state = EXEC_RUNNING;
 	if (exec->spec->timeout_ms)
 		timer_arm(exec->table->loop, &exec->deadline_timer, exec->spec->timeout_ms);
-	exec_input_flush(exec);
+	exec_input_ready(exec);
 	exec->table->observer->started(exec, 0);
 }
 
