@@ -61,23 +61,13 @@ static void stdin_write(fuse_req_t req, struct handle *h, const char *data, size
 		park_write(&e->stdin_writes, req, h, data, size, n > 0 ? (size_t)n : 0, false);
 }
 
-/* Waits at the head of the line again. */
-static bool wait_on(struct entry *e, struct park *p)
-{
-	list_insert_before(e->stdin_writes.next, &p->link);
-	return false;
-}
-
 /* Passes on more of a waiting write. Returns false when it has to wait still. */
 static bool serve(struct entry *e, struct park *p)
 {
-	ssize_t n;
+	ssize_t n = exec_write(e->exec, p->data + p->done, p->size - p->done);
 
-	/* An input that fails just now answers all who wait: p must not be among them. */
-	list_remove(&p->link);
-	n = exec_write(e->exec, p->data + p->done, p->size - p->done);
 	if (n == -EAGAIN)
-		return wait_on(e, p);
+		return false;
 	if (n < 0) {
 		/* What was taken was taken; the error comes with the next write. */
 		if (p->done)
@@ -88,7 +78,7 @@ static bool serve(struct entry *e, struct park *p)
 	}
 	p->done += (size_t)n;
 	if (p->done < p->size)
-		return wait_on(e, p);
+		return false;
 	park_reply_write(p, p->size);
 	return true;
 }
