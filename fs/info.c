@@ -56,7 +56,7 @@ static int print_capabilities(struct mount *m, struct text *ret)
 
 	cJSON_AddStringToObject(json, "target", m->backend->target);
 	keys = cJSON_AddObjectToObject(json, "spec");
-	for (unsigned key = 1; spec_key_name(key); key <<= 1)
+	for (unsigned key = SPEC_KEY_CMD; key <= SPEC_KEY_RETAIN; key <<= 1)
 		cJSON_AddBoolToObject(keys, spec_key_name(key), (m->backend->keys & key) != 0);
 	return print_json(json, ret);
 }

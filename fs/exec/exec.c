@@ -160,7 +160,7 @@ static int check_spec(struct exec *exec, const struct spec *spec, struct text *w
 
 	if (refused)
 		return text_fail(why, -EOPNOTSUPP,
-				 "spec: key \"%s\" is not supported on the target %s: see "
+				 "spec: key \"%s\" is not supported on the target \"%s\": see "
 				 ".spawnfs/capabilities",
 				 spec_key_name(refused), backend->target);
 	if (spec->stdin_mode == SPEC_STDIN_NONE && exec->input.queue.len)
