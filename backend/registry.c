@@ -3,10 +3,12 @@
 
 #include "backend.h"
 
+extern const struct backend_ops e2b_backend;
 extern const struct backend_ops local_backend;
 
 const struct backend_ops *const backends[] = {
 	&local_backend,
+	&e2b_backend,
 	NULL,
 };
 

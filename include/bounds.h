@@ -73,7 +73,8 @@
 
 /* The strings of a local command go to the keeper in the message up to this, else in a memfd. */
 #define KEEPER_INLINE_BYTES (32 * KIB)
-/* How long the end of local: waits for its keeper, which goes on killing for as long as it takes. */
+/* How long the end of local: waits for its keeper, which goes on killing for as long as it takes.
+ */
 #define KEEPER_END_MS 5000
 /* Orphans of local commands are reaped, and unfinished kills repeated, this often. */
 #define KEEPER_SWEEP_MS 20
@@ -84,6 +85,65 @@
 #define TRANSFER_BYTES_MAX (1 * MIB)
 /* How long the loop polls before it sleeps. */
 #define SPIN_NS_DEFAULT 30000
+
+/* HTTP (backend/http.c): the time for a connection, and when TCP asks whether the peer lives. */
+#define HTTP_CONNECT_MS 10000
+#define HTTP_TCP_KEEPALIVE_S 30
+/* Connections kept for later calls, and for how long one may have been idle. */
+#define HTTP_IDLE_CONNECTIONS 256
+#define HTTP_IDLE_MAX_S 60u
+/* Streams in one HTTP/2 connection, if the server allows as many. */
+#define HTTP_STREAMS_MAX 1000
+/* libcurl's receive buffer, one for each call under way. */
+#define HTTP_BUFFER_BYTES (64 * KIB)
+
+/* One envelope of a Connect stream; envd's own are under 64 KiB. */
+#define ENVELOPE_BYTES_MAX (16 * MIB)
+
+/* E2B. A stream is quiet for this long before envd sends a keepalive. */
+#define E2B_KEEPALIVE_S 20
+/* The answer to Start; a call; a call that passes on input, which waits for the command to read. */
+#define E2B_START_LIMIT_MS 60000
+#define E2B_CALL_LIMIT_MS 30000
+#define E2B_CONTROL_LIMIT_MS 60000
+#define E2B_INPUT_LIMIT_MS 86400000
+/* Scripts in a sandbox: envd kills them at their limit; so much later nothing is waited for. */
+#define E2B_PROBE_LIMIT_S 10
+#define E2B_SWEEP_LIMIT_S 30
+#define E2B_SIGNAL_LIMIT_S 10
+#define E2B_LIMIT_GRACE_MS 5000
+/* An answer that is kept whole (List tells the environment of all), and one that is an error. */
+#define E2B_ANSWER_BYTES_MAX (8 * MIB)
+#define E2B_REFUSAL_BYTES_MAX (64 * KIB)
+/* One SendInput: a full pipe. CloseStdin may be tried again. */
+#define E2B_INPUT_BYTES (64 * KIB)
+#define E2B_CLOSE_TRIES 5
+/* Whether the leader is there is asked after a part (1/8) of its age, within these. */
+#define E2B_WATCH_PART 8
+#define E2B_WATCH_FIRST_MS 250
+#define E2B_WATCH_LAST_MS 10000
+/* Whether processes are left is asked after the end, and ever less often. */
+#define E2B_CHECK_FIRST_MS 300
+#define E2B_CHECK_LAST_MS 60000
+/* Questions of many commands are gathered for so long. */
+#define E2B_SWEEP_GATHER_MS 50
+/* A process that ended in silence: when its stream is given up. */
+#define E2B_SILENCE_MS 10000
+/* A child that holds output open: how often its silence is looked at; the pause that counts. */
+#define E2B_DRAIN_STEP_MS 100
+#define E2B_DRAIN_GAP_MS 100
+#define E2B_FLUSH_RETRY_MS 2000
+/* What may be under way from a command to here: pipes, 64 chunks of 32 KiB, sockets. */
+#define E2B_IN_FLIGHT_MAX (8 * MIB)
+/* After a kill was seen to have worked, the end event is waited for. */
+#define E2B_END_WAIT_MS 1000
+/* Sweeps that find nothing, before a Start without answer counts as never to come. */
+#define E2B_UNSURE_SWEEPS 3
+/* Time to live: of a sandbox of our own, of one that is attached to; the longest; a new try. */
+#define E2B_CREATE_TTL_S 300
+#define E2B_ATTACH_TTL_S 300
+#define E2B_TTL_MAX_S 86400
+#define E2B_RENEW_RETRY_S 10
 
 struct settings {
 	size_t spec_bytes;

@@ -1,0 +1,346 @@
+/*
+ * How a command ends. The end event says it, and comes when the leader has ended and both pipes
+ * are closed. What the event does not cover is looked after here: a leader that has ended while a
+ * child holds the pipes, a stream that died in silence, and the processes that are
+ * left after the end or must be killed.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bounds.h"
+#include "e2b_command.h"
+#include "log.h"
+
+static uint64_t ms_since(uint64_t since_ns)
+{
+	return (monotonic_ns() - since_ns) / 1000000;
+}
+
+static void arm(struct e2b_command *c, uint64_t delay_ms)
+{
+	timer_arm(c->base.backend->loop, &c->timer, delay_ms);
+}
+
+static void gone(struct e2b_command *c)
+{
+	c->phase = E2B_FINISHED;
+	exec_gone(c->base.exec);
+}
+
+/* ---- While it runs: is the leader there? ---- */
+
+/* The longer it has run, the less it matters how soon an end that was not told is seen. */
+static void look_later(struct e2b_command *c)
+{
+	uint64_t delay = ms_since(c->started_ns) / E2B_WATCH_PART;
+
+	delay = MAX(delay, (uint64_t)E2B_WATCH_FIRST_MS);
+	arm(c, MIN(delay, (uint64_t)E2B_WATCH_LAST_MS));
+}
+
+void e2b_end_watch(struct e2b_command *c)
+{
+	arm(c, E2B_WATCH_FIRST_MS);
+}
+
+static bool held(const struct e2b_command *c)
+{
+	return c->held[STREAM_STDOUT] || c->held[STREAM_STDERR];
+}
+
+/*
+ * What the leader wrote before it ended is on its way: in the pipe, in envd's queue, in sockets.
+ * It does not wait for a reader beyond the bound of what that can be.
+ */
+static void overdraw(struct e2b_command *c)
+{
+	for (int i = 0; i < STREAM_COUNT; i++) {
+		if (!c->held[i] || c->overdrawn >= E2B_IN_FLIGHT_MAX)
+			continue;
+		c->overdrawn += DRAIN_ALLOWANCE;
+		exec_output_overdraw(c->base.exec, (enum stream_id)i, DRAIN_ALLOWANCE);
+		e2b_command_resume(&c->base, (enum stream_id)i);
+	}
+}
+
+/*
+ * Whether a child's output may be cut off: it was quiet, or the limit has come. Even then the
+ * leader's own bytes, which come first, must have passed: when more came than can have been under
+ * way, or when there was a gap, they have.
+ */
+static bool drained(const struct e2b_command *c)
+{
+	const struct settings *settings = c->base.backend->settings;
+	uint64_t elapsed = ms_since(c->zombie_ns);
+	uint64_t quiet = ms_since(MAX(c->output_ns, c->zombie_ns));
+
+	if (held(c))
+		return false;
+	if (quiet >= settings->drain_quiet_ms)
+		return true;
+	return elapsed >= settings->drain_limit_ms &&
+	       (c->drain_gap || c->drain_bytes >= E2B_IN_FLIGHT_MAX ||
+		elapsed >= 5 * settings->drain_limit_ms);
+}
+
+static void flush_done(struct e2b_unary *u, const struct e2b_fault *fault)
+{
+	text_done(&u->answer);
+}
+
+/*
+ * SIGKILL to a leader that is a zombie harms nobody, but makes envd let go of the pipes and
+ * send the end event, with the true exit code (seen on envd 0.6.13).
+ */
+static void send_kill(struct e2b_command *c)
+{
+	if (http_active(&c->flush.call) || !c->pid)
+		return;
+	c->flush.sandbox = c->sandbox;
+	c->flush.request =
+		(struct e2b_request){.method = E2B_SEND_SIGNAL, .pid = c->pid, .signo = SIGKILL};
+	c->flush.limit_ms = E2B_CALL_LIMIT_MS;
+	c->flush.done = flush_done;
+	e2b_unary_begin(&c->flush);
+}
+
+static void drain(struct e2b_command *c)
+{
+	overdraw(c);
+	if (drained(c)) {
+		send_kill(c);
+		arm(c, E2B_FLUSH_RETRY_MS);
+	} else {
+		arm(c, E2B_DRAIN_STEP_MS);
+	}
+}
+
+/* The process is gone and envd must know it, but the stream says nothing. */
+static void wait_for_end(struct e2b_command *c)
+{
+	uint64_t heard_ns = MAX(c->stream.heard_ns, c->output_ns);
+	uint64_t silent = ms_since(MAX(heard_ns, c->gone_ns));
+
+	overdraw(c);
+	if (!held(c) && silent >= E2B_SILENCE_MS)
+		e2b_command_lose(c, "stream_closed",
+				 "e2b: the process has ended, but envd did not tell how");
+	else
+		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_WATCH);
+}
+
+static void watch_done(struct e2b_command *c, char state, const struct e2b_fault *fault)
+{
+	if (c->phase != E2B_RUNNING)
+		return;
+	if (fault && fault->sandbox_gone && !e2b_fate_asked(&c->fate))
+		e2b_fate_ask(c->sandbox, &c->fate);
+	if (!fault && state == 'Z' && !c->zombie_ns)
+		c->zombie_ns = monotonic_ns();
+	if (!fault && state == '-' && !c->gone_ns)
+		c->gone_ns = monotonic_ns();
+	if (c->kill_confirmed)
+		return;
+	if (c->zombie_ns)
+		drain(c);
+	else if (c->gone_ns)
+		arm(c, E2B_WATCH_FIRST_MS);
+	else
+		look_later(c);
+}
+
+/* ---- After the end: is anything left? ---- */
+
+void e2b_end_check(struct e2b_command *c)
+{
+	c->check_delay_ms = E2B_CHECK_FIRST_MS;
+	arm(c, c->check_delay_ms);
+}
+
+static void check_done(struct e2b_command *c, unsigned left, const struct e2b_fault *fault)
+{
+	if (c->phase != E2B_ENDED)
+		return;
+	if (!fault && left == 0 && !c->start_unsure) {
+		gone(c);
+		return;
+	}
+	if (fault && fault->sandbox_gone && !e2b_fate_asked(&c->fate))
+		e2b_fate_ask(c->sandbox, &c->fate);
+	c->check_delay_ms = MIN(2 * c->check_delay_ms, (uint64_t)E2B_CHECK_LAST_MS);
+	arm(c, c->check_delay_ms);
+}
+
+static void job_done(struct e2b_job *job, char state, unsigned left, const struct e2b_fault *fault)
+{
+	struct e2b_command *c = container_of(job, struct e2b_command, job);
+
+	if (job->kind == E2B_JOB_WATCH)
+		watch_done(c, state, fault);
+	else
+		check_done(c, left, fault);
+}
+
+/* ---- The end ---- */
+
+static void end_streams(struct e2b_command *c)
+{
+	exec_output_end(c->base.exec, STREAM_STDOUT);
+	exec_output_end(c->base.exec, STREAM_STDERR);
+}
+
+void e2b_end_event(struct e2b_command *c, const struct e2b_event *event)
+{
+	int signo = e2b_event_signal(event);
+	char why[200];
+
+	if (!event->exited && signo <= 0) {
+		snprintf(why, sizeof(why),
+			 "e2b: envd tells of an end that is neither an exit nor a "
+			 "known signal: code %d, \"%s\"",
+			 event->exit_code, event->status);
+		e2b_command_lose(c, "unknown_end", why);
+		return;
+	}
+	c->phase = E2B_ENDED;
+	end_streams(c);
+	if (event->exited)
+		exec_exited(c->base.exec, event->exit_code & 0xff);
+	else
+		exec_signaled(c->base.exec, signo);
+	if (c->kill_confirmed)
+		gone(c);
+	else
+		e2b_end_check(c);
+}
+
+/* All processes were seen to be gone; a stream that is held, or slow, is not waited for. */
+static void end_without_event(struct e2b_command *c)
+{
+	e2b_stream_cancel(&c->stream);
+	end_streams(c);
+	exec_signaled(c->base.exec, SIGKILL);
+	gone(c);
+}
+
+/* ---- Killing ---- */
+
+static void kill_done(struct e2b_job *job, char state, unsigned left, const struct e2b_fault *fault)
+{
+	struct e2b_command *c = container_of(job, struct e2b_command, kill_job);
+	struct exec *exec = c->base.exec;
+
+	if (fault && fault->sandbox_gone && !e2b_fate_asked(&c->fate)) {
+		e2b_fate_ask(c->sandbox, &c->fate);
+	} else if (fault) {
+		/* The leader, at least, if that call should go through. */
+		if (c->phase == E2B_RUNNING)
+			send_kill(c);
+		exec_kill_failed(exec, fault->err, "%s", fault->text);
+	} else if (left) {
+		exec_kill_failed(exec, -EBUSY,
+				 "e2b: %u processes are left in sandbox %s after SIGKILL", left,
+				 c->sandbox->id);
+	} else if (c->phase == E2B_STARTING) {
+		exec_kill_failed(
+			exec, -EAGAIN,
+			"e2b: killed, but envd has not answered Start: it may still begin");
+	} else if (c->start_unsure && ++c->clean_sweeps < E2B_UNSURE_SWEEPS) {
+		exec_kill_failed(exec, -EAGAIN,
+				 "e2b: nothing of it runs, but its Start may be under way");
+	} else if (c->phase == E2B_RUNNING) {
+		c->kill_confirmed = true;
+		arm(c, E2B_END_WAIT_MS);
+	} else {
+		gone(c);
+	}
+}
+
+/* The control plane's word, asked for after the proxy said that there is no such sandbox. */
+static void fate_told(struct e2b_fate_waiter *w, bool sandbox_gone)
+{
+	struct e2b_command *c = container_of(w, struct e2b_command, fate);
+
+	if (sandbox_gone) {
+		if (c->phase == E2B_RUNNING || c->phase == E2B_STARTING)
+			e2b_command_lose(c, "sandbox_gone",
+					 "e2b: the sandbox does not exist any more");
+		if (c->phase == E2B_ENDED)
+			gone(c);
+	} else if (c->kill_asked && !e2b_job_active(&c->kill_job)) {
+		exec_kill_failed(c->base.exec, -EHOSTUNREACH,
+				 "e2b: sandbox %s is not reachable: it may be paused",
+				 c->sandbox->id);
+	}
+}
+
+static void refuse_task(struct task *task)
+{
+	struct e2b_command *c = container_of(task, struct e2b_command, task);
+
+	e2b_command_refuse(c, -ECANCELED, "e2b: killed before it was started");
+}
+
+void e2b_kill(struct command *command)
+{
+	struct e2b_command *c = e2b_command_of(command);
+
+	c->kill_asked = true;
+	if (c->phase == E2B_WAITING) {
+		e2b_waiter_cancel(&c->waiter);
+		loop_defer(c->base.backend->loop, &c->task);
+	} else if (c->phase != E2B_FINISHED && !e2b_job_active(&c->kill_job)) {
+		/* A leader that was waited for has given up its number. */
+		c->kill_job.pid = c->phase == E2B_ENDED && !c->start_unsure ? 0 : c->pid;
+		e2b_sweep(&c->sandbox->sweeper, &c->kill_job, E2B_JOB_KILL);
+	}
+}
+
+/* ---- The timer ---- */
+
+static void timer_fired(struct timer *timer)
+{
+	struct e2b_command *c = container_of(timer, struct e2b_command, timer);
+
+	if (c->phase == E2B_STARTING) {
+		e2b_command_start_expired(c);
+	} else if (c->phase == E2B_RUNNING) {
+		if (c->kill_confirmed)
+			end_without_event(c);
+		else if (c->zombie_ns)
+			drain(c);
+		else if (c->gone_ns)
+			wait_for_end(c);
+		else if (!e2b_job_active(&c->job))
+			e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_WATCH);
+	} else if (c->phase == E2B_ENDED && !e2b_job_active(&c->job)) {
+		c->job.pid = 0;
+		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_CHECK);
+	}
+}
+
+void e2b_end_init(struct e2b_command *c)
+{
+	c->timer.fire = timer_fired;
+	task_init(&c->task, refuse_task);
+	e2b_job_init(&c->job);
+	e2b_job_init(&c->kill_job);
+	c->job.mark = c->mark;
+	c->job.done = job_done;
+	c->kill_job.mark = c->mark;
+	c->kill_job.done = kill_done;
+	e2b_fate_waiter_init(&c->fate);
+	c->fate.told = fate_told;
+}
+
+void e2b_end_done(struct e2b_command *c)
+{
+	timer_cancel(&c->timer);
+	task_cancel(&c->task);
+	e2b_job_cancel(&c->job);
+	e2b_job_cancel(&c->kill_job);
+	e2b_fate_cancel(&c->fate);
+	e2b_unary_cancel(&c->flush);
+}

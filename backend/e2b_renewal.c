@@ -1,0 +1,81 @@
+/* Keeping a sandbox alive: see e2b_control.h for what is set and what is only extended. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bounds.h"
+#include "e2b_control.h"
+#include "e2b_sandbox.h"
+#include "log.h"
+
+struct e2b_renewal {
+	struct e2b_control control;
+	struct e2b_sandbox *sandbox;
+};
+
+static void arm(struct e2b_sandbox *s, uint64_t seconds)
+{
+	timer_arm(s->e2b->base.loop, &s->renew_timer, seconds * 1000);
+}
+
+static void renewed(struct e2b_control *control, const struct e2b_fault *fault)
+{
+	struct e2b_renewal *r = container_of(control, struct e2b_renewal, control);
+	struct e2b_sandbox *s = r->sandbox;
+
+	if (fault)
+		log_warning("e2b: sandbox %s was not kept alive, it may end within %llu s: %s",
+			    s->id, (unsigned long long)s->ttl_s, fault->text);
+	arm(s, fault ? E2B_RENEW_RETRY_S : MAX(s->ttl_s / 3, 1u));
+}
+
+/* Sets it, for a sandbox of our own or by the option; otherwise only extends. */
+static int renew(struct e2b_sandbox *s)
+{
+	bool set = s->owned || s->e2b->config.ttl_s;
+	AUTO_TEXT struct text path = {0};
+	AUTO_TEXT struct text body = {0};
+
+	if (text_printf(&path, "/sandboxes/%s/%s", s->id, set ? "timeout" : "refreshes") < 0 ||
+	    text_printf(&body, "{\"%s\":%llu}", set ? "timeout" : "duration",
+			(unsigned long long)s->ttl_s) < 0)
+		return -ENOMEM;
+	return e2b_control_begin(&s->renewal->control, "keeping the sandbox alive", "POST",
+				 text_str(&path), text_str(&body));
+}
+
+static void timer_fired(struct timer *timer)
+{
+	struct e2b_sandbox *s = container_of(timer, struct e2b_sandbox, renew_timer);
+
+	if (http_active(&s->renewal->control.call))
+		return;
+	if ((!s->owned && !s->commands) || renew(s) < 0)
+		arm(s, E2B_RENEW_RETRY_S);
+}
+
+void e2b_renewal_start(struct e2b_sandbox *s)
+{
+	if (s->renewal || !e2b_config_has_control(&s->e2b->config))
+		return;
+	s->renewal = calloc(1, sizeof(*s->renewal));
+	if (!s->renewal)
+		return;
+	s->renewal->sandbox = s;
+	s->renewal->control.e2b = s->e2b;
+	s->renewal->control.done = renewed;
+	if (!s->ttl_s)
+		s->ttl_s = s->e2b->config.ttl_s ? s->e2b->config.ttl_s : E2B_ATTACH_TTL_S;
+	s->renew_timer.fire = timer_fired;
+	/* The option is to hold from the start; what was just made or extended has time. */
+	arm(s, s->e2b->config.ttl_s && !s->owned ? 0 : MAX(s->ttl_s / 3, 1u));
+}
+
+void e2b_renewal_stop(struct e2b_sandbox *s)
+{
+	timer_cancel(&s->renew_timer);
+	if (s->renewal)
+		e2b_control_cancel(&s->renewal->control);
+	free(s->renewal);
+	s->renewal = NULL;
+}

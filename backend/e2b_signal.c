@@ -1,0 +1,82 @@
+/*
+ * Signals go by the kill of a shell in the sandbox. envd's own call knows two signals, reaches the
+ * leader only, and makes envd close the pipes when the leader ends: the last output of
+ * a command that answers a SIGTERM was lost in 3 of 10 runs.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bounds.h"
+#include "e2b_command.h"
+#include "e2b_script.h"
+#include "log.h"
+
+/* $1: the signal's number, $2: the leader, $3: its mark. Before setsid there is no group yet. */
+static const char signal_text[] =
+	"kill -s \"$1\" -- \"-$2\" 2>/dev/null && exit\n"
+	"grep -qa \"" E2B_MARK_NAME
+	"=$3\" \"/proc/$2/environ\" 2>/dev/null && kill -s \"$1\" \"$2\"\n";
+
+struct e2b_errand {
+	struct list link; /* in the sandbox's errands */
+	struct e2b_script script;
+	char signo[8];
+	char pid[16];
+	char mark[E2B_MARK_LEN + 1];
+};
+
+static void errand_free(struct e2b_errand *errand)
+{
+	list_remove(&errand->link);
+	e2b_script_cancel(&errand->script);
+	free(errand);
+}
+
+void e2b_errands_free(struct e2b_sandbox *s)
+{
+	list_for_each_safe (errand, &s->errands, struct e2b_errand, link)
+		errand_free(errand);
+}
+
+static void script_done(struct e2b_script *script, int exit_code, const struct e2b_fault *fault)
+{
+	struct e2b_errand *errand = container_of(script, struct e2b_errand, script);
+
+	if (fault)
+		log_warning("e2b: signal %s to pid %s in sandbox %s may not have been sent: %s",
+			    errand->signo, errand->pid, script->sandbox->id, fault->text);
+	else if (exit_code)
+		log_info("e2b: signal %s to pid %s in sandbox %s found no process", errand->signo,
+			 errand->pid, script->sandbox->id);
+	errand_free(errand);
+}
+
+int e2b_signal(struct command *command, int signo, struct text *why)
+{
+	struct e2b_command *c = e2b_command_of(command);
+	struct e2b_errand *errand;
+
+	if (c->phase != E2B_RUNNING || c->pid <= 1)
+		return text_fail(why, -ESRCH, "e2b: the command does not run");
+	errand = calloc(1, sizeof(*errand));
+	if (!errand)
+		return text_fail(why, -ENOMEM, "e2b: no memory");
+	list_append(&c->sandbox->errands, &errand->link);
+	snprintf(errand->signo, sizeof(errand->signo), "%d", signo);
+	snprintf(errand->pid, sizeof(errand->pid), "%u", c->pid);
+	snprintf(errand->mark, sizeof(errand->mark), "%s", c->mark);
+	errand->script.sandbox = c->sandbox;
+	errand->script.user = c->sandbox->sweeper.no_root ? NULL : "root";
+	errand->script.text = signal_text;
+	errand->script.args[0] = errand->signo;
+	errand->script.args[1] = errand->pid;
+	errand->script.args[2] = errand->mark;
+	errand->script.arg_count = 3;
+	errand->script.limit_s = E2B_SIGNAL_LIMIT_S;
+	errand->script.done = script_done;
+	if (e2b_script_run(&errand->script) == 0)
+		return 0;
+	errand_free(errand);
+	return text_fail(why, -ENOMEM, "e2b: no memory");
+}

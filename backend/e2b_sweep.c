@@ -1,0 +1,265 @@
+#include "e2b_sweep.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bounds.h"
+#include "e2b_sandbox.h"
+#include "log.h"
+
+/*
+ * Arguments: KIND:PID:MARK, of digits and letters only. Answers MARK STATE COUNT for
+ * each, then "end". Only the shell's own kill is used, on ids that were checked: the
+ * program of that name takes a negative id differently from one version to the next.
+ *
+ * The mark is found with one grep over all environments. A session counts when its leader carries
+ * the mark, or is a zombie, or has been waited for: any other process of that number is
+ * somebody else's. A process is missed while it is within execve(2), when it
+ * has no environment for a moment; so a kill needs two passes that find nothing.
+ */
+static const char sweep_text[] =
+	"command -v grep >/dev/null && [ -r /proc/$$/environ ] || exit 3\n"
+	"nl='\n'\n"
+	"state() {\n"
+	"	s=-\n"
+	"	[ \"$1\" -gt 1 ] && { read -r line <\"/proc/$1/stat\"; } 2>/dev/null || return 0\n"
+	"	line=${line##*) } s=${line%% *}\n"
+	"}\n"
+	"scan() {\n"
+	"	grep -aoHE '" E2B_MARK_NAME "=[0-9a-f]{32}' /proc/[0-9]*/environ\n"
+	"	grep -HE '^(State|NSsid):' /proc/[0-9]*/status\n"
+	"}\n"
+	"in_session() {\n"
+	"	mark=${sessions#*\" $1=\"} mark=${mark%% *}\n"
+	"	case $hits in *\" $mark:$1 \"*) return ;; esac\n"
+	"	state \"$1\"\n"
+	"	case $s in - | Z) ;; *) mark= ;; esac\n"
+	"}\n"
+	"pass() {\n"
+	"	hits=' ' again= dead=\n"
+	"	IFS=$nl\n"
+	"	for entry in $(scan 2>/dev/null); do\n"
+	"		pid=${entry#/proc/} pid=${pid%%/*} mark=\n"
+	"		case $pid in '' | *[!0-9]* | 0 | 1) continue ;; esac\n"
+	"		case $entry in\n"
+	"		*:State:*[ZX]' ('*) dead=$pid ;;\n"
+	"		*:State:*) ;;\n"
+	"		*:NSsid:*)\n"
+	"			sid=${entry##*:NSsid:?} sid=${sid%%\t*}\n"
+	"			[ \"$pid\" = \"$dead\" ] || case $sessions in\n"
+	"			*\" $sid=\"*) in_session \"$sid\" ;;\n"
+	"			esac ;;\n"
+	"		*) mark=${entry##*=} ;;\n"
+	"		esac\n"
+	"		case $marks in *\" $mark \"*) ;; *) continue ;; esac\n"
+	"		case $hits in *\" $mark:$pid \"*) continue ;; esac\n"
+	"		hits=\"$hits$mark:$pid \"\n"
+	"		case $kills in *\" $mark \"*)\n"
+	"			again=1\n"
+	"			case $sessions in *\" $pid=$mark \"*) kill -s KILL -- \"-$pid\" ;; "
+	"esac\n"
+	"			kill -s KILL \"$pid\" ;;\n"
+	"		esac\n"
+	"	done 2>/dev/null\n"
+	"	IFS=' '\n"
+	"}\n"
+	"marks=' ' kills=' ' sessions=' ' others=\n"
+	"for job; do\n"
+	"	rest=${job#?:} pid=${rest%%:*} mark=${rest#*:}\n"
+	"	state \"$pid\"\n"
+	"	case $job in w:*) echo \"$mark $s 0\"; continue ;; k:*) kills=\"$kills$mark \" ;; "
+	"esac\n"
+	"	marks=\"$marks$mark \" others=\"$others$mark:$s \"\n"
+	"	[ \"$pid\" -gt 1 ] && sessions=\"$sessions$pid=$mark \"\n"
+	"done\n"
+	"tries=0 clean=0\n"
+	"[ -z \"$others\" ] || while pass; do\n"
+	"	[ \"$kills\" = ' ' ] && break\n"
+	"	if [ \"$again\" ]; then clean=0; else clean=$((clean + 1)); fi\n"
+	"	[ $clean -ge 2 ] || [ $tries -ge 60 ] && break\n"
+	"	tries=$((tries + 1))\n"
+	"	[ $tries -lt 4 ] || sleep 0.05 2>/dev/null || sleep 1\n"
+	"done\n"
+	"for job in $others; do\n"
+	"	count=0\n"
+	"	for hit in $hits; do case $hit in \"${job%%:*}:\"*) count=$((count + 1)) ;; esac; "
+	"done\n"
+	"	echo \"${job%%:*} ${job#*:} $count\"\n"
+	"done\n"
+	"echo end\n";
+
+static void begin(struct e2b_sweeper *sweeper);
+
+/* ---- Answers ---- */
+
+static void answer_line(struct e2b_sweeper *sweeper, const char *line)
+{
+	char mark[E2B_MARK_LEN + 1];
+	char state;
+	unsigned left;
+
+	if (sscanf(line, "%32s %c %u", mark, &state, &left) != 3)
+		return;
+	list_for_each (job, &sweeper->asked, struct e2b_job, link) {
+		bool watch = job->kind == E2B_JOB_WATCH;
+
+		if (job->answered || strcmp(job->mark, mark) != 0)
+			continue;
+		job->answered = true;
+		job->state = state;
+		job->left = watch ? 0 : left;
+		return;
+	}
+}
+
+/* Returns whether the script came to its last line. */
+static bool read_answers(struct e2b_sweeper *sweeper)
+{
+	char *line = sweeper->script.output.data;
+	char *end;
+
+	for (; line && (end = strchr(line, '\n')); line = end + 1) {
+		*end = '\0';
+		if (strcmp(line, "end") == 0)
+			return true;
+		answer_line(sweeper, line);
+	}
+	return false;
+}
+
+/* Tells all who asked. They may ask again from within, which goes to `waiting`. */
+static void tell(struct e2b_sweeper *sweeper, const struct e2b_fault *fault)
+{
+	static const struct e2b_fault no_answer = {
+		.err = -EIO, .text = "e2b: a sweep of the sandbox did not answer for a command"};
+
+	while (!list_empty(&sweeper->asked)) {
+		struct e2b_job *job = list_first(&sweeper->asked, struct e2b_job, link);
+		const struct e2b_fault *why = fault ? fault : job->answered ? NULL : &no_answer;
+
+		list_remove(&job->link);
+		job->done(job, job->state, job->left, why);
+	}
+}
+
+static void script_done(struct e2b_script *script, int exit_code, const struct e2b_fault *fault)
+{
+	struct e2b_sweeper *sweeper = container_of(script, struct e2b_sweeper, script);
+	struct e2b_fault failed = {.err = -EIO};
+
+	sweeper->busy = false;
+	if (fault && !sweeper->no_root && strcmp(fault->error.code, "unauthenticated") == 0) {
+		log_warning("e2b: sandbox %s has no user root: only processes of its default user "
+			    "can be looked after",
+			    sweeper->sandbox->id);
+		sweeper->no_root = true;
+		list_splice(&sweeper->waiting, &sweeper->asked);
+	} else if (!fault && !read_answers(sweeper)) {
+		snprintf(failed.text, sizeof(failed.text),
+			 "e2b: looking after processes in sandbox %s failed with exit status %d%s",
+			 sweeper->sandbox->id, exit_code,
+			 exit_code == 3 ? ": it needs grep and a readable /proc" : "");
+		tell(sweeper, &failed);
+	} else {
+		tell(sweeper, fault);
+	}
+	if (!sweeper->busy && !list_empty(&sweeper->waiting) && !timer_armed(&sweeper->timer))
+		begin(sweeper);
+}
+
+/* ---- Questions ---- */
+
+/* Moves jobs to `asked`. Their arguments stay in one text that must not move: sized first. */
+static int take_jobs(struct e2b_sweeper *sweeper)
+{
+	static const char letters[] = {
+		[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2B_JOB_KILL] = 'k'};
+	struct e2b_script *script = &sweeper->script;
+	size_t offsets[E2B_SCRIPT_ARGS_MAX];
+
+	sweeper->args.len = 0;
+	script->arg_count = 0;
+	while (!list_empty(&sweeper->waiting) && script->arg_count < E2B_SCRIPT_ARGS_MAX) {
+		struct e2b_job *job = list_first(&sweeper->waiting, struct e2b_job, link);
+
+		offsets[script->arg_count] = sweeper->args.len;
+		if (text_printf(&sweeper->args, "%c:%u:%s", letters[job->kind], job->pid,
+				job->mark) < 0 ||
+		    text_append(&sweeper->args, "", 1) < 0)
+			return -ENOMEM;
+		script->arg_count++;
+		job->answered = false;
+		list_remove(&job->link);
+		list_append(&sweeper->asked, &job->link);
+	}
+	for (size_t i = 0; i < script->arg_count; i++)
+		script->args[i] = sweeper->args.data + offsets[i];
+	return 0;
+}
+
+static void begin(struct e2b_sweeper *sweeper)
+{
+	static const struct e2b_fault no_memory = {.err = -ENOMEM, .text = "e2b: no memory"};
+	struct e2b_script *script = &sweeper->script;
+
+	if (list_empty(&sweeper->waiting))
+		return;
+	sweeper->busy = true;
+	script->sandbox = sweeper->sandbox;
+	/* Every process of the sandbox is to be seen, whatever user a command took on. */
+	script->user = sweeper->no_root ? NULL : "root";
+	script->text = sweep_text;
+	script->limit_s = E2B_SWEEP_LIMIT_S;
+	script->done = script_done;
+	if (take_jobs(sweeper) == 0 && e2b_script_run(script) == 0)
+		return;
+	sweeper->busy = false;
+	tell(sweeper, &no_memory);
+}
+
+static void timer_fired(struct timer *timer)
+{
+	struct e2b_sweeper *sweeper = container_of(timer, struct e2b_sweeper, timer);
+
+	if (!sweeper->busy)
+		begin(sweeper);
+}
+
+void e2b_sweep(struct e2b_sweeper *sweeper, struct e2b_job *job, enum e2b_job_kind kind)
+{
+	struct loop *loop = sweeper->sandbox->e2b->base.loop;
+
+	job->kind = kind;
+	list_append(&sweeper->waiting, &job->link);
+	/* A kill does not wait for others to join, beyond those of this turn of the loop. */
+	if (kind == E2B_JOB_KILL)
+		timer_arm(loop, &sweeper->timer, 0);
+	else if (!timer_armed(&sweeper->timer))
+		timer_arm(loop, &sweeper->timer, E2B_SWEEP_GATHER_MS);
+}
+
+void e2b_job_init(struct e2b_job *job)
+{
+	list_init(&job->link);
+}
+
+void e2b_job_cancel(struct e2b_job *job)
+{
+	list_remove(&job->link);
+}
+
+void e2b_sweeper_init(struct e2b_sweeper *sweeper, struct e2b_sandbox *sandbox)
+{
+	sweeper->sandbox = sandbox;
+	sweeper->timer.fire = timer_fired;
+	list_init(&sweeper->waiting);
+	list_init(&sweeper->asked);
+}
+
+void e2b_sweeper_done(struct e2b_sweeper *sweeper)
+{
+	timer_cancel(&sweeper->timer);
+	e2b_script_cancel(&sweeper->script);
+	text_done(&sweeper->args);
+}
