@@ -36,6 +36,8 @@ FORMS = {
     "lines": ("printf a\nprintf ' '\nprintf b\n", b"a b"),
     "white space": ('\n \t\r{ "cmd" :\n["printf" , "a b" ] }\n\n', b"a b"),
     "escapes": ('{"cmd":["printf","%s","\\u0061\\u00e9\\ud83d\\ude00\\n\\\\\\""]}', "aé😀\n\\\"".encode()),
+    # Not JSON, but what dash's echo makes of an escape.
+    "line ends in strings": ('["printf","%s","a\nb"]', b"a\nb"),
     "brackets in strings": ('["printf","%s","}{][\\"}]"]', b'}{]["}]'),
 }
 
@@ -169,7 +171,6 @@ REFUSED = {
     "retain negative": ('{"cmd":["true"],"retain":-1}', "retain"),
     "deep": ("[" * 100_000, ""),
     "lone surrogate": ('{"cmd":["echo","\\ud800"]}', ""),
-    "control byte": ('{"cmd":["echo","a\nb"]}', ""),
     "comment": ('{"cmd":["true"]/*x*/}', ""),
     "single quotes": ("{'cmd':['true']}", ""),
 }
