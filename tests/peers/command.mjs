@@ -77,6 +77,7 @@ export class Listener {
 export class Command {
 	listeners = new Set();
 	end; // the fields of its end event, once it is over
+	inputCalls = 0; // how many writes and closes of its stdin are under way
 	outputOpen = 0; // how many of stdout and stderr are open
 	#child;
 	#chunks = [];
@@ -204,7 +205,8 @@ export class Command {
 	}
 
 	#exclusively(action) {
-		const done = this.#inputBusy.then(action);
+		this.inputCalls++;
+		const done = this.#inputBusy.then(action).finally(() => { this.inputCalls--; });
 		this.#inputBusy = done.catch(() => {});
 		return done;
 	}

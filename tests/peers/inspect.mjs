@@ -22,6 +22,7 @@ const commandState = (command) => ({
 	leaderEnded: command.leaderEnded,
 	listeners: command.listeners.size,
 	stdin: command.hasStdin,
+	inputCalls: command.inputCalls,
 });
 
 const sandboxState = (sandbox) => ({

@@ -32,9 +32,15 @@ const lifeMs = (context) => Number(context.requestHeader.get("Connect-Timeout-Ms
 const response = (event) => ({ event: { event } });
 const startEvent = (command) => response({ case: "start", value: { pid: command.pid } });
 
-// Yields what the listener hears, up to the end event, with keepalives in between.
+// Yields what the listener hears, up to the end event, with keepalives in between. A client that
+// goes away while an event is on its way to it leaves the generator where it is.
 async function* listen(command, listener, context) {
 	const interval = keepaliveMs(context);
+	const stop = () => {
+		command.listeners.delete(listener);
+		listener.close();
+	};
+	context.signal.addEventListener("abort", stop);
 	try {
 		for (;;) {
 			const event = await listener.next(context.signal, interval);
@@ -46,8 +52,7 @@ async function* listen(command, listener, context) {
 				return;
 		}
 	} finally {
-		command.listeners.delete(listener);
-		listener.close();
+		stop();
 	}
 }
 
