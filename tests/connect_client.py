@@ -60,7 +60,7 @@ class Result:
     """All of a stream."""
 
     def __init__(self, stream):
-        self.output = {"stdout": b"", "stderr": b""}
+        self.output = {"stdout": bytearray(), "stderr": bytearray()}
         self.end = None
         self.names = []
         self.sizes = []
