@@ -144,7 +144,7 @@ static bool mount_shows(const char *line, const char *own, struct text *ret)
 
 static int find_parent(struct text *ret, struct text *why)
 {
-	char own[4096];
+	char own[4096] = "";
 	AUTO_FREE char *line = NULL;
 	size_t capacity = 0;
 	bool found = false;

@@ -259,17 +259,18 @@ static int parse_options(const struct backend_args *args, enum keeper_tree *tree
 	*tree = KEEPER_TREE_AUTO;
 	for (size_t i = 0; i < args->option_count; i++) {
 		const struct backend_option *o = &args->options[i];
+		const char *value = o->value ? o->value : "";
 		size_t choice = 0;
 
 		if (strcmp(o->key, "tree") != 0)
 			return text_fail(why, -EINVAL, "the target local: has no option \"%s\"",
 					 o->key);
-		while (choice < ARRAY_LEN(names) && strcmp(names[choice], o->value ? o->value : ""))
+		while (choice < ARRAY_LEN(names) && strcmp(names[choice], value) != 0)
 			choice++;
 		if (choice == ARRAY_LEN(names))
 			return text_fail(why, -EINVAL,
 					 "local: option tree is auto, cgroup or walk, not \"%s\"",
-					 o->value ? o->value : "");
+					 value);
 		*tree = (enum keeper_tree)choice;
 	}
 	return 0;

@@ -109,7 +109,7 @@ static char **make_environment(char *const *set, uint32_t set_count, char *const
 /* Returns only when it failed: -errno. A file without #! goes to the shell, as in execvp(3). */
 static int run(const char *file, char **argv, uint32_t argc, char **env)
 {
-	char **script;
+	AUTO_FREE char **script = NULL;
 
 	execve(file, argv, env);
 	if (errno != ENOEXEC)
@@ -138,7 +138,7 @@ static int search(char **argv, uint32_t argc, char **env)
 {
 	size_t name_len = strlen(argv[0]);
 	const char *dir = search_path(env);
-	char *file = malloc(strlen(dir) + name_len + 2);
+	AUTO_FREE char *file = malloc(strlen(dir) + name_len + 2);
 	int found = -ENOENT;
 
 	if (!file)
@@ -252,7 +252,7 @@ _Noreturn void spawn(const struct spawn *s)
 	argv = take_strings(&next, s->counts.argc);
 	set = take_strings(&next, s->counts.set);
 	unset = take_strings(&next, s->counts.unset);
-	env = argv && set && unset ? make_environment(set, s->counts.set, unset) : NULL;
+	env = argv && argv[0] && set && unset ? make_environment(set, s->counts.set, unset) : NULL;
 	if (!env)
 		fail(status, SPAWN_SETUP, ENOMEM);
 	if (cwd && chdir(cwd) < 0)

@@ -743,6 +743,241 @@ static void test_keeper_killed(void)
 	run_done(&r);
 }
 
+/* Starts TREE in a daemon of its own, which is a child; its keeper is the daemon's only child. */
+static void start_daemon(const char *tree, pid_t *daemon, pid_t *keeper, pid_t *pids)
+{
+	int ends[2];
+	size_t want = (TREE_COUNT + 1) * sizeof(pid_t);
+
+	CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	*daemon = fork();
+	if (*daemon == 0) {
+		struct run r = {.argv = SH(TREE)};
+		pid_t found[TREE_COUNT + 1];
+
+		CHECK(loop_new(&loop) == 0);
+		open_backend(tree);
+		start(&r);
+		await_pids(&r, found, TREE_COUNT);
+		found[TREE_COUNT] = child_of(getpid());
+		CHECK(write(ends[1], found, want) == (ssize_t)want);
+		for (;;)
+			pause();
+	}
+	CHECK(read(ends[0], pids, want) == (ssize_t)want);
+	*keeper = pids[TREE_COUNT];
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void await_dead(const pid_t *pids, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		for (int tries = 0; tries < 2000 && alive(pids[i]); tries++)
+			run_for(5);
+		CHECK(!alive(pids[i]), "pid %d of %zu", pids[i], i);
+	}
+}
+
+static void kill_checked(pid_t pid)
+{
+	CHECK(pid > 1 && pid != getpid() && kill(pid, SIGKILL) == 0, "pid %d", pid);
+}
+
+static void reap_all(void)
+{
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+}
+
+static const char *test_tree;
+
+static void test_daemon_killed(void)
+{
+	pid_t daemon, keeper, pids[TREE_COUNT + 1];
+
+	backend->ops->close(backend);
+	start_daemon(test_tree, &daemon, &keeper, pids);
+	kill_checked(daemon);
+	await_dead(pids, TREE_COUNT);
+	await_dead(&keeper, 1);
+	reap_all();
+	open_backend(test_tree);
+}
+
+static void test_daemon_and_keeper_killed(void)
+{
+	pid_t daemon, keeper, pids[TREE_COUNT + 1];
+
+	backend->ops->close(backend);
+	start_daemon(test_tree, &daemon, &keeper, pids);
+	CHECK(kill(keeper, SIGSTOP) == 0);
+	kill_checked(daemon);
+	kill_checked(keeper);
+	/* In a cgroup only the leader dies of this; the next mount finds the rest. */
+	await_dead(pids, 1);
+	open_backend(test_tree);
+	await_dead(pids, TREE_COUNT);
+	backend->ops->close(backend);
+	reap_all();
+	open_backend(test_tree);
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char path[64];
+	char line[512] = "";
+	int parent = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && read(fd, line, sizeof(line) - 1) > 0)
+		sscanf(strrchr(line, ')') + 1, " %*c %d", &parent);
+	close(fd);
+	return parent;
+}
+
+static void test_warden_killed(void)
+{
+	struct run r = {.argv = SH(TREE)};
+	struct run other = {.argv = {(char *)"cat", NULL}};
+	pid_t pids[TREE_COUNT];
+
+	if (strcmp(test_tree, "walk") != 0)
+		return;
+	start(&other);
+	await(other.exec.started);
+	start(&r);
+	await_pids(&r, pids, TREE_COUNT);
+	CHECK(parent_of(pids[0]) != child_of(getpid()));
+	kill_checked(parent_of(pids[0]));
+	await(r.exec.gone);
+	CHECK(r.exec.lost);
+	check_all_dead(pids, TREE_COUNT);
+	/* Nobody else has noticed. */
+	backend->ops->close_input(other.exec.command);
+	await(other.exec.gone);
+	CHECK(other.exec.exited && other.exec.value == 0);
+	run_done(&r);
+	run_done(&other);
+}
+
+/* Where the groups are, for commands that move about in them. */
+#define GROUP                                                                                      \
+	"root=$(awk '/ - cgroup2 / {print $5; exit}' /proc/self/mountinfo); "                      \
+	"own=$root$(sed -n 's/^0:://p' /proc/self/cgroup); "
+
+static void test_nested_groups(void)
+{
+	struct run r = {.argv = SH(GROUP
+				   "mkdir -p $own/a/b $own/c; "
+				   "sh -c \"echo \\$\\$ > $own/a/b/cgroup.procs; echo in; "
+				   "read x < fifo\" & "
+				   "while ! grep -q . $own/a/b/cgroup.procs; do :; done; exit 4")};
+	char dir[] = "/tmp/test_local.XXXXXX";
+	char fifo[64];
+	int fd;
+
+	if (strcmp(test_tree, "cgroup") != 0)
+		return;
+	CHECK(mkdtemp(dir));
+	r.spec.cwd = dir;
+	snprintf(fifo, sizeof(fifo), "%s/fifo", dir);
+	CHECK(mkfifo(fifo, 0600) == 0);
+	start(&r);
+	await(r.exec.exited);
+	run_for(50);
+	CHECK(r.exec.value == 4 && !r.exec.gone, "%s", ERR(r));
+	fd = open(fifo, O_WRONLY | O_CLOEXEC);
+	CHECK(write(fd, "\n", 1) == 1);
+	await(r.exec.gone);
+	close(fd);
+	unlink(fifo);
+	rmdir(dir);
+	run_done(&r);
+}
+
+static void test_left_the_group(void)
+{
+	struct run r = {.argv = SH(GROUP "sh -c \"echo \\$\\$ > $root/cgroup.procs; echo \\$\\$; "
+					 "exec sleep 1000\" & wait")};
+	pid_t pids[1];
+
+	if (strcmp(test_tree, "cgroup") != 0)
+		return;
+	start(&r);
+	await_pids(&r, pids, 1);
+	backend->ops->kill(r.exec.command);
+	await(r.exec.gone);
+	await_dead(pids, 1);
+	run_done(&r);
+}
+
+static void test_close_kills(void)
+{
+	struct run r = {.argv = SH(TREE)};
+	pid_t pids[TREE_COUNT];
+
+	start(&r);
+	await_pids(&r, pids, TREE_COUNT);
+	release(&r.exec);
+	backend->ops->close(backend);
+	check_all_dead(pids, TREE_COUNT);
+	run_done(&r);
+	open_backend(test_tree);
+}
+
+static void test_many_starts_at_once(void)
+{
+	/* More than the socket takes: the orders queue, and each is of another size. */
+	struct run *runs = calloc(300, sizeof(*runs));
+	char *big = malloc(40001);
+
+	memset(big, 'y', 40000);
+	big[40000] = '\0';
+	for (int i = 0; i < 300; i++) {
+		runs[i] =
+			(struct run){.argv = {(char *)"/bin/sh", (char *)"-c", (char *)"echo ${#1}",
+					      (char *)"sh", big + (i % 3 ? 39990 : i * 60), NULL}};
+		start(&runs[i]);
+	}
+	for (int i = 0; i < 300; i++) {
+		char want[16];
+
+		await(runs[i].exec.gone);
+		snprintf(want, sizeof(want), "%d\n", i % 3 ? 10 : 40000 - i * 60);
+		CHECK(strcmp(OUT(runs[i]), want) == 0, "%s", OUT(runs[i]));
+		run_done(&runs[i]);
+	}
+	free(runs);
+	free(big);
+}
+
+static void test_no_descriptors(void)
+{
+	struct run r = {.argv = {(char *)"true", NULL}};
+	pid_t keeper = child_of(getpid());
+	struct rlimit files = {16, 20000};
+	struct rlimit before;
+
+	/* Then the keeper is up. */
+	finish(&r);
+	r = (struct run){.argv = {(char *)"true", NULL}};
+	/* The keeper's epoll, socket, ... are there; a start's descriptors find no room. */
+	CHECK(prlimit(keeper, RLIMIT_NOFILE, NULL, &before) == 0);
+	files.rlim_cur = 9;
+	files.rlim_max = before.rlim_max;
+	CHECK(prlimit(keeper, RLIMIT_NOFILE, &files, NULL) == 0);
+	start(&r);
+	await(r.exec.refused);
+	CHECK(r.exec.value == -EMFILE || r.exec.value == -EIO, "%d %s", r.exec.value, r.exec.why);
+	CHECK(prlimit(keeper, RLIMIT_NOFILE, &before, NULL) == 0);
+	r = (struct run){.argv = {(char *)"true", NULL}};
+	finish(&r);
+	CHECK(r.exec.exited && r.exec.value == 0);
+}
+
 /* ---- Running them ---- */
 
 static const struct {
@@ -770,12 +1005,19 @@ static const struct {
 	{"backpressure", test_backpressure},
 	{"nothing is left", test_nothing_is_left},
 	{"keeper killed", test_keeper_killed},
+	{"daemon killed", test_daemon_killed},
+	{"daemon and keeper killed", test_daemon_and_keeper_killed},
+	{"warden killed", test_warden_killed},
+	{"nested groups", test_nested_groups},
+	{"left the group", test_left_the_group},
+	{"close kills", test_close_kills},
+	{"many starts at once", test_many_starts_at_once},
+	{"no descriptors", test_no_descriptors},
 };
 
 int main(int argc, char **argv)
 {
-	const char *tree = argc > 1 ? argv[1] : "auto";
-
+	test_tree = argc > 1 ? argv[1] : "auto";
 	signal(SIGPIPE, SIG_IGN);
 	log_open(LOG_SINK_STDERR, LOG_LEVEL_INFO);
 	CHECK(loop_new(&loop) == 0);
@@ -783,7 +1025,7 @@ int main(int argc, char **argv)
 		if (argc > 2 && !strstr(tests[i].name, argv[2]))
 			continue;
 		test_name = tests[i].name;
-		open_backend(tree);
+		open_backend(test_tree);
 		tests[i].run();
 		backend->ops->close(backend);
 		CHECK(child_of(getpid()) == 0);
