@@ -20,7 +20,7 @@ struct handle {
 	bool writer;
 	bool append;		    /* opened with O_APPEND */
 	bool wrote;		    /* spec: at least one write was accepted */
-	bool refused;		    /* spec: a write was refused; the rest of it is ignored */
+	int refused;		    /* spec: the errno of a refused write, for the rest of it */
 	struct spool_reader reader; /* stdout, stderr */
 	struct text text; /* what a text file showed when it was last read from its start */
 	struct fuse_pollhandle *poll; /* who waits for readiness; NULL: nobody */

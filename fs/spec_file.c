@@ -82,15 +82,16 @@ static void write_late(fuse_req_t req, const char *data, size_t size)
 
 /*
  * A refused text is given up whole: what follows in the same open file must not be taken for
- * the beginning of another one.
+ * the beginning of another one. It gets the same error: the kernel cuts a large write(2) into
+ * pieces and, when one has been taken, does not tell of the error of the next.
  */
 static void refuse(fuse_req_t req, struct handle *h, int err, const struct text *why)
 {
 	if (why->len)
 		exec_set_error(h->entry->exec, text_str(why));
 	forget_text(h->entry);
-	h->refused = true;
-	fuse_reply_err(req, -err);
+	h->refused = -err;
+	fuse_reply_err(req, h->refused);
 }
 
 static void spec_write(fuse_req_t req, struct handle *h, const char *data, size_t size,
@@ -105,7 +106,7 @@ static void spec_write(fuse_req_t req, struct handle *h, const char *data, size_
 		return;
 	}
 	if (h->mount->ending || h->refused) {
-		fuse_reply_err(req, h->mount->ending ? ESHUTDOWN : EINVAL);
+		fuse_reply_err(req, h->mount->ending ? ESHUTDOWN : h->refused);
 		return;
 	}
 	h->wrote = true;
