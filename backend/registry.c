@@ -5,10 +5,12 @@
 
 extern const struct backend_ops e2b_backend;
 extern const struct backend_ops local_backend;
+extern const struct backend_ops via_backend;
 
 const struct backend_ops *const backends[] = {
 	&local_backend,
 	&e2b_backend,
+	&via_backend,
 	NULL,
 };
 

@@ -81,6 +81,15 @@
 /* A walk over a tree that keeps finding new processes goes on to kill after this many rounds. */
 #define WALK_ROUNDS_MAX 1000
 
+/* What a prefix says on its own account (via:) and is kept for a sentence. */
+#define VIA_NOISE_BYTES ((size_t)1 * KIB)
+/* How long the end of a call of the prefix is waited for when all is known that it can tell. */
+#define VIA_LINGER_MS 2000
+/* How long a call of the prefix that kills or signals may take. */
+#define VIA_ERRAND_MS 30000
+/* How many processes a prefix may have between its own and the init of a name space it makes. */
+#define VIA_WRAPPERS_MAX 8
+
 /* The largest READ and WRITE asked of the kernel: its own limit of 256 pages. */
 #define TRANSFER_BYTES_MAX (1 * MIB)
 /* How long the loop polls before it sleeps. */

@@ -1,0 +1,138 @@
+/* The target via:COMMAND PREFIX: opening, closing, and what it can do. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "via.h"
+#include "via_words.h"
+
+extern const struct backend_ops via_backend;
+
+/* A relative path would mean another program once the daemon has left its directory. */
+static int anchor_program(char **program, struct text *why)
+{
+	AUTO_FREE char *cwd = NULL;
+	char *path;
+
+	if (**program == '/' || !strchr(*program, '/'))
+		return 0;
+	cwd = realpath(".", NULL);
+	if (!cwd || asprintf(&path, "%s/%s", cwd, *program) < 0)
+		return text_fail(why, -ENOMEM, "via: cannot make the path %s absolute", *program);
+	free(*program);
+	*program = path;
+	return 0;
+}
+
+static void via_close(struct backend *backend)
+{
+	struct via *via = container_of(backend, struct via, base);
+
+	keeper_close(via->keeper);
+	words_free(via->prefix);
+	free(via->base.target);
+	free(via);
+}
+
+static int fill(struct via *via, const struct backend_args *args, struct text *why)
+{
+	struct inherited inherited;
+	int err = words_split(args->address, &via->prefix, why);
+
+	if (err == 0)
+		err = anchor_program(&via->prefix[0], why);
+	if (err < 0)
+		return err;
+	via->base.target = strdup(args->target);
+	if (!via->base.target)
+		return text_fail(why, -ENOMEM, "via: no memory");
+	if (getrlimit(RLIMIT_NOFILE, &inherited.nofile) < 0 ||
+	    getrlimit(RLIMIT_CORE, &inherited.core) < 0)
+		return text_fail(why, -errno, "via: cannot read limits: %s", strerror(errno));
+	return keeper_open(args->loop, KEEPER_TREE_AUTO, &inherited, &via->keeper, why);
+}
+
+static int via_open(const struct backend_args *args, struct backend **ret, struct text *why)
+{
+	struct via *via;
+	int err;
+
+	if (args->option_count)
+		return text_fail(why, -EINVAL, "via: unknown option %s: see --help",
+				 args->options[0].key);
+	via = calloc(1, sizeof(*via));
+	if (!via)
+		return text_fail(why, -ENOMEM, "via: no memory");
+	via->base = (struct backend){
+		.ops = &via_backend,
+		.loop = args->loop,
+		.settings = args->settings,
+		.keys = SPEC_KEYS_BASIC | SPEC_KEY_TIMEOUT,
+	};
+	err = fill(via, args, why);
+	if (err < 0) {
+		via_close(&via->base);
+		return err;
+	}
+	*ret = &via->base;
+	return 0;
+}
+
+/* What a POSIX shell cannot put into an environment is refused, not left out. */
+static int via_check(struct backend *backend, const struct spec *spec, struct text *why)
+{
+	for (size_t i = 0; i < spec->env_count; i++) {
+		const char *name = spec->env[i].name;
+
+		if (strcmp(name, "SPAWNFS_EXEC") == 0)
+			return text_fail(
+				why, -EOPNOTSUPP,
+				"spec: key \"env\": %s is what the command's processes are "
+				"found by on this target: leave it out",
+				name);
+		if (spec->env[i].value && !far_can_set(name))
+			return text_fail(why, -EOPNOTSUPP,
+					 "spec: key \"env\": the shell on the target cannot set a "
+					 "variable named \"%s\": letters, digits and _ only",
+					 name);
+	}
+	return 0;
+}
+
+static ssize_t via_write(struct command *command, const void *data, size_t len)
+{
+	return call_write(&container_of(command, struct via_command, base)->call, data, len);
+}
+
+static bool via_can_write(struct command *command)
+{
+	return call_can_write(&container_of(command, struct via_command, base)->call);
+}
+
+static void via_close_input(struct command *command)
+{
+	call_close_input(&container_of(command, struct via_command, base)->call);
+}
+
+static void via_resume(struct command *command, enum stream_id stream)
+{
+	call_resume(&container_of(command, struct via_command, base)->call, stream);
+}
+
+const struct backend_ops via_backend = {
+	.scheme = "via",
+	.summary = "via:COMMAND PREFIX   through any program that carries stdin, stdout, stderr",
+	.open = via_open,
+	.close = via_close,
+	.check = via_check,
+	.start = via_start,
+	.write = via_write,
+	.can_write = via_can_write,
+	.close_input = via_close_input,
+	.resume = via_resume,
+	.signal = via_signal,
+	.kill = via_kill,
+	.release = via_release,
+};

@@ -1,0 +1,448 @@
+/*
+ * A command behind a prefix, from its start to its end. Marks and ends of streams only
+ * change the facts; what follows from them is decided in one place, via_judge(),
+ * which runs when everything that came in this turn has been taken.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include "log.h"
+#include "via.h"
+
+static struct via *via_of(const struct via_command *c)
+{
+	return container_of(c->base.backend, struct via, base);
+}
+
+int via_random_hex(char *ret, size_t bytes)
+{
+	unsigned char raw[64];
+
+	if (bytes > sizeof(raw) || getrandom(raw, bytes, 0) != (ssize_t)bytes)
+		return -EIO;
+	for (size_t i = 0; i < bytes; i++)
+		sprintf(ret + 2 * i, "%02x", raw[i]);
+	return 0;
+}
+
+void via_keep_noise(struct text *noise, const char *data, size_t len)
+{
+	size_t room = VIA_NOISE_BYTES - MIN(noise->len, VIA_NOISE_BYTES);
+
+	/* It is only there for a sentence: without memory there is none. */
+	text_append(noise, data, MIN(len, room));
+}
+
+void via_describe_end(struct text *ret, const struct call *call, const struct text *noise)
+{
+	size_t len = noise->len;
+
+	while (len && strchr(" \r\n", noise->data[len - 1]))
+		len--;
+	if (call->start_error)
+		text_printf(ret, "it could not be run: %s", strerror(call->start_error));
+	else if (call->status >= 0 && WIFSIGNALED(call->status))
+		text_printf(ret, "it was killed by signal %d", WTERMSIG(call->status));
+	else if (call->status >= 0)
+		text_printf(ret, "it ended with status %d", WEXITSTATUS(call->status));
+	else
+		text_printf(ret, "it ended");
+	if (!len)
+		return;
+	text_printf(ret, ", saying \"");
+	text_append_printable(ret, noise->data, len);
+	text_printf(ret, "\"");
+}
+
+/* ---- Marks ---- */
+
+static void take_start(struct via_command *c, const char *words)
+{
+	long long pid;
+
+	if (c->phase != VIA_STARTING)
+		return;
+	if (sscanf(words, "%23s %lld", c->place.ticks, &pid) != 2)
+		return;
+	c->phase = VIA_RUNNING;
+	c->place.pid = pid;
+	exec_started(c->base.exec, pid);
+	call_resume(&c->call, STREAM_STDOUT);
+}
+
+static void take_place(struct via_command *c, const char *words)
+{
+	char boot[sizeof(c->place.boot)];
+	char space[sizeof(c->place.space)];
+
+	if (sscanf(words, "%63s %63s", boot, space) != 2)
+		return;
+	/* The far side has no way to tell. */
+	if (strcmp(boot, "-") == 0 || strcmp(space, "-") == 0)
+		return;
+	strcpy(c->place.boot, boot);
+	strcpy(c->place.space, space);
+	c->own_space = via_space_ends_with(&c->place, c->call.pid);
+}
+
+/*
+ * The leader has ended. The other stream may be held back with the same mark in it: it
+ * gets the room that is due to an ended command.
+ */
+static void take_end(struct via_command *c, enum stream_id stream, bool signaled, const char *words)
+{
+	enum stream_id other = stream == STREAM_STDOUT ? STREAM_STDERR : STREAM_STDOUT;
+
+	c->signaled = signaled;
+	c->code = (int)strtol(words, NULL, 10) & 0xff;
+	c->end_seen[stream] = true;
+	if (c->end_seen[other] || c->phase != VIA_RUNNING)
+		return;
+	exec_output_overdraw(c->base.exec, other, DRAIN_ALLOWANCE);
+	call_resume(&c->call, other);
+}
+
+/* WHAT PID: the directory's error, or the variable. */
+static void take_refusal(struct via_command *c, const char *words, bool variable)
+{
+	char what[sizeof(c->refused_variable)] = "";
+
+	sscanf(words, "%63s", what);
+	if (variable) {
+		c->refusal = -EINVAL;
+		strcpy(c->refused_variable, what);
+	} else {
+		c->refusal = strcmp(what, "ENOENT") == 0    ? -ENOENT
+			     : strcmp(what, "ENOTDIR") == 0 ? -ENOTDIR
+							    : -EACCES;
+	}
+}
+
+static void take_left(struct via_command *c, const char *words)
+{
+	c->left = strcmp(words, "none") == 0   ? VIA_LEFT_NONE
+		  : strcmp(words, "some") == 0 ? VIA_LEFT_SOME
+					       : VIA_LEFT_UNKNOWN;
+}
+
+/* The words after key and a space, or NULL. */
+static const char *after(const char *words, const char *key)
+{
+	size_t len = strlen(key);
+
+	return strncmp(words, key, len) == 0 && words[len] == ' ' ? words + len + 1 : NULL;
+}
+
+static void mark(struct call *call, enum stream_id stream, const char *words)
+{
+	struct via_command *c = container_of(call, struct via_command, call);
+	const char *rest;
+
+	if (strcmp(words, "ready") == 0) {
+		c->mixed |= c->ready[stream] && stream == STREAM_STDOUT;
+		c->ready[stream] = true;
+	} else if ((rest = after(words, "exit"))) {
+		take_end(c, stream, false, rest);
+	} else if ((rest = after(words, "signal"))) {
+		take_end(c, stream, true, rest);
+	} else if (stream != STREAM_STDERR) {
+		log_debug("via: unexpected mark on stdout");
+	} else if ((rest = after(words, "start"))) {
+		take_start(c, rest);
+	} else if ((rest = after(words, "place"))) {
+		take_place(c, rest);
+	} else if ((rest = after(words, "left"))) {
+		take_left(c, rest);
+	} else if ((rest = after(words, "cwd"))) {
+		take_refusal(c, rest, false);
+	} else if ((rest = after(words, "env"))) {
+		take_refusal(c, rest, true);
+	}
+}
+
+/* ---- Streams ---- */
+
+/* Between the supervisor's first word and the start only stderr has anything to say. */
+static bool has_room(struct call *call, enum stream_id stream)
+{
+	struct via_command *c = container_of(call, struct via_command, call);
+
+	if (c->phase < VIA_RUNNING)
+		return stream == STREAM_STDERR || c->phase == VIA_CALLING;
+	return exec_output_has_room(c->base.exec, stream);
+}
+
+/* What comes before the command does is the prefix's own, and never in the command's output. */
+static bool bytes(struct call *call, enum stream_id stream, const char *data, size_t len)
+{
+	struct via_command *c = container_of(call, struct via_command, call);
+	bool merged = c->spec->stderr_mode == SPEC_STDERR_MERGED && stream == STREAM_STDERR;
+
+	if (c->phase >= VIA_RUNNING && !merged)
+		return exec_output(c->base.exec, stream, data, len);
+	via_keep_noise(&c->noise, data, len);
+	return true;
+}
+
+static void input(struct call *call, int err)
+{
+	struct via_command *c = container_of(call, struct via_command, call);
+
+	if (err < 0)
+		exec_input_closed(c->base.exec, err);
+	else
+		exec_input_ready(c->base.exec);
+}
+
+static void changed(struct call *call)
+{
+	via_judge(container_of(call, struct via_command, call));
+}
+
+static const struct call_events events = {
+	.mark = mark,
+	.has_room = has_room,
+	.bytes = bytes,
+	.input = input,
+	.changed = changed,
+};
+
+/* ---- Judgement ---- */
+
+void via_linger(struct via_command *c)
+{
+	if (!timer_armed(&c->linger) && !c->lingered)
+		timer_arm(c->base.backend->loop, &c->linger, VIA_LINGER_MS);
+}
+
+/* A helper that the prefix has left behind, and that holds the streams, is not waited for. */
+static void linger_fired(struct timer *timer)
+{
+	struct via_command *c = container_of(timer, struct via_command, linger);
+
+	call_kill(&c->call);
+	c->lingered = true;
+	via_judge(c);
+}
+
+static bool call_finished(const struct via_command *c)
+{
+	return call_over(&c->call) || (c->lingered && c->call.ended);
+}
+
+static void refuse_call(struct via_command *c)
+{
+	AUTO_TEXT struct text end = {0};
+
+	via_describe_end(&end, &c->call, &c->noise);
+	exec_refused(c->base.exec, -ENXIO,
+		     "via: the prefix \"%s\" did not lead to a shell: %s; try: %s /bin/sh -c true",
+		     via_of(c)->prefix[0], text_str(&end), c->base.backend->target + 4);
+}
+
+static void refuse_command(struct via_command *c)
+{
+	if (c->refused_variable[0])
+		exec_refused(c->base.exec, c->refusal,
+			     "spec: key \"env\": the shell on the target does not let %s be set",
+			     c->refused_variable);
+	else
+		exec_refused(c->base.exec, c->refusal,
+			     "spec: key \"cwd\": cannot enter %s on the target: %s",
+			     c->spec->cwd ? c->spec->cwd : "?", strerror(-c->refusal));
+}
+
+/* The supervisor runs on both streams: it gets the command. Returns 0 or -errno. */
+static int send_command(struct via_command *c)
+{
+	struct text line = {0};
+	int err = script_become(&line, c->secret, c->spec);
+
+	c->phase = VIA_STARTING;
+	if (err == 0)
+		err = call_send(&c->call, &line);
+	text_wipe(&line);
+	return err;
+}
+
+/* Nothing of the command has been sent: whatever happens now, it never runs. */
+static bool judge_calling(struct via_command *c)
+{
+	int err;
+
+	if (call_finished(c) && c->killing) {
+		exec_refused(c->base.exec, -ECANCELED, "via: killed before it was started");
+		return true;
+	}
+	if (c->mixed) {
+		exec_refused(c->base.exec, -ENOTSUP,
+			     "via: the prefix mixes stderr into stdout: leave out what asks for a "
+			     "terminal (-t)");
+		return true;
+	}
+	if (call_finished(c)) {
+		refuse_call(c);
+		return true;
+	}
+	if (c->killing) {
+		call_kill(&c->call);
+	} else if (c->call.ended) {
+		via_linger(c);
+	} else if (c->ready[STREAM_STDOUT] && c->ready[STREAM_STDERR]) {
+		err = send_command(c);
+		if (err < 0) {
+			exec_refused(c->base.exec, err, "via: no memory to send the command");
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The command has been sent; the supervisor has not said yet that it runs. */
+static bool judge_starting(struct via_command *c)
+{
+	if (c->refusal) {
+		refuse_command(c);
+		return true;
+	}
+	if (c->end_seen[STREAM_STDERR]) {
+		exec_refused(
+			c->base.exec, -EIO,
+			"via: the shell on the target did not start the command (status %d): %s",
+			c->code, text_str(&c->noise));
+		return true;
+	}
+	if (!call_finished(c)) {
+		if (c->call.ended || c->killing)
+			via_linger(c);
+		return false;
+	}
+	/* It may have started, and may run: only a kill can tell. */
+	c->phase = VIA_RUNNING;
+	exec_started(c->base.exec, 0);
+	return false;
+}
+
+static void lose(struct via_command *c)
+{
+	AUTO_TEXT struct text end = {0};
+
+	c->phase = VIA_LOST;
+	if (c->killing)
+		return;
+	via_describe_end(&end, &c->call, &c->noise);
+	exec_lost(c->base.exec, "stream_closed",
+		  "via: the prefix \"%s\" ended before the command did: %s", via_of(c)->prefix[0],
+		  text_str(&end));
+}
+
+static void judge_running(struct via_command *c)
+{
+	if (c->end_seen[STREAM_STDOUT] && c->end_seen[STREAM_STDERR]) {
+		c->phase = VIA_ENDED;
+		timer_cancel(&c->linger);
+		c->lingered = false;
+		call_close_input(&c->call);
+		if (c->signaled)
+			exec_signaled(c->base.exec, c->code);
+		else
+			exec_exited(c->base.exec, c->code);
+	} else if (call_finished(c) ||
+		   (c->call.over[STREAM_STDOUT] && c->call.over[STREAM_STDERR])) {
+		lose(c);
+	} else if (c->call.ended) {
+		via_linger(c);
+	}
+}
+
+/* Nobody is left who could write: the streams are complete, though their holders linger. */
+static void judge_ended(struct via_command *c)
+{
+	if (c->left == VIA_LEFT_NONE)
+		via_linger(c);
+	for (int i = 0; i < STREAM_COUNT; i++)
+		if (!c->stream_told[i] && (c->call.over[i] || c->left == VIA_LEFT_NONE)) {
+			c->stream_told[i] = true;
+			exec_output_end(c->base.exec, (enum stream_id)i);
+		}
+}
+
+void via_judge(struct via_command *c)
+{
+	if (c->phase == VIA_CALLING && judge_calling(c))
+		return;
+	if (c->phase == VIA_STARTING && judge_starting(c))
+		return;
+	if (c->phase == VIA_RUNNING)
+		judge_running(c);
+	if (c->phase == VIA_ENDED)
+		judge_ended(c);
+	if (c->phase >= VIA_STARTING)
+		via_judge_kill(c);
+}
+
+static void judge_later(struct task *task)
+{
+	via_judge(container_of(task, struct via_command, judge_task));
+}
+
+/* ---- Start and release ---- */
+
+static void command_free(struct via_command *c)
+{
+	text_done(&c->noise);
+	explicit_bzero(c->secret, sizeof(c->secret));
+	free(c);
+}
+
+int via_start(struct backend *backend, struct exec *exec, const struct spec *spec,
+	      struct command **ret, struct text *why)
+{
+	struct via *via = container_of(backend, struct via, base);
+	const struct call_setup setup = {backend->loop, via->keeper, via->prefix};
+	struct via_command *c = calloc(1, sizeof(*c));
+	AUTO_TEXT struct text line = {0};
+	int err;
+
+	if (!c)
+		return text_fail(why, -ENOMEM, "via: no memory for a command");
+	c->base = (struct command){exec, backend};
+	c->spec = spec;
+	c->linger.fire = linger_fired;
+	list_init(&c->errands);
+	task_init(&c->judge_task, judge_later);
+	err = via_random_hex(c->secret, MARK_SECRET_BYTES / 2);
+	if (err == 0)
+		err = via_random_hex(c->mark, FAR_MARK_HEX / 2);
+	if (err == 0)
+		err = script_supervise(&line, c->secret, c->mark);
+	if (err < 0) {
+		command_free(c);
+		return text_fail(why, err, "via: cannot prepare the supervisor: %s",
+				 strerror(-err));
+	}
+	err = call_start(&c->call, &setup, &events, c->secret, why);
+	if (err < 0) {
+		command_free(c);
+		return err;
+	}
+	call_send(&c->call, &line);
+	*ret = &c->base;
+	return 0;
+}
+
+void via_release(struct command *command)
+{
+	struct via_command *c = container_of(command, struct via_command, base);
+
+	list_for_each_safe (e, &c->errands, struct errand, link)
+		errand_free(e);
+	timer_cancel(&c->linger);
+	task_cancel(&c->judge_task);
+	call_done(&c->call);
+	command_free(c);
+}

@@ -1,0 +1,133 @@
+/*
+ * Prefixes like bwrap and unshare make a new PID name space for each call, which no
+ * second call can look into. But it lies below this machine's own, so its processes can be
+ * seen from here (pid_namespaces(7)), and the kernel kills all of them with its init.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "via.h"
+
+/* Returns the length, cut off at the size of the buffer, or -errno. */
+static ssize_t read_file(const char *path, char *buf, size_t size)
+{
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
+
+	if (n < 0)
+		return -errno;
+	buf[n] = '\0';
+	return n;
+}
+
+/* A boot id is random (random(4)): the same one is the same running kernel. */
+static bool on_this_kernel(const struct script_place *place)
+{
+	char boot[64];
+
+	if (!place->boot[0] || !place->space[0])
+		return false;
+	if (read_file("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) <= 0)
+		return false;
+	boot[strcspn(boot, "\n")] = '\0';
+	return strcmp(boot, place->boot) == 0;
+}
+
+static bool in_space(pid_t pid, const struct script_place *place)
+{
+	char path[64];
+	char link[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n < 0)
+		return false;
+	link[n] = '\0';
+	return strcmp(link, place->space) == 0;
+}
+
+/* A number after a key of /proc/PID/status: the last one on its line (proc(5)). 0: none. */
+static pid_t status_number(pid_t pid, const char *key)
+{
+	char path[64];
+	char status[4096];
+	char *line;
+	char *last;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (read_file(path, status, sizeof(status)) <= 0)
+		return 0;
+	line = strstr(status, key);
+	if (!line)
+		return 0;
+	line[strcspn(line + 1, "\n") + 1] = '\0';
+	last = strrchr(line, '\t');
+	return last ? (pid_t)strtol(last + 1, NULL, 10) : 0;
+}
+
+/* Its pid in the innermost name space that it is in. */
+static pid_t inner_pid(pid_t pid)
+{
+	return status_number(pid, "\nNSpid:");
+}
+
+/* The first process of the name space that has the inner pid; any, when that is 0. */
+static pid_t find(const struct script_place *place, pid_t inner)
+{
+	DIR *proc = on_this_kernel(place) ? opendir("/proc") : NULL;
+	struct dirent *entry;
+	pid_t found = 0;
+
+	while (proc && !found && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid > 1 && in_space(pid, place) && (!inner || inner_pid(pid) == inner))
+			found = pid;
+	}
+	if (proc)
+		closedir(proc);
+	return found;
+}
+
+/* Looks for the init of the name space among pid and its descendants. */
+static bool holds_init(const struct script_place *place, pid_t pid, unsigned depth)
+{
+	char path[64];
+	char children[4096];
+	char *rest = children;
+
+	if (inner_pid(pid) == 1 && in_space(pid, place))
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	if (!depth || read_file(path, children, sizeof(children)) <= 0)
+		return false;
+	for (;;) {
+		pid_t child = (pid_t)strtol(rest, &rest, 10);
+
+		if (child <= 1)
+			return false;
+		if (holds_init(place, child, depth - 1))
+			return true;
+	}
+}
+
+bool via_space_ends_with(const struct script_place *place, pid_t prefix)
+{
+	return prefix > 1 && on_this_kernel(place) && !in_space(getpid(), place) &&
+	       holds_init(place, prefix, VIA_WRAPPERS_MAX);
+}
+
+bool via_space_is_inhabited(const struct script_place *place)
+{
+	return find(place, 0);
+}
+
+pid_t via_leader_here(const struct script_place *place)
+{
+	return place->pid > 1 ? find(place, (pid_t)place->pid) : 0;
+}
