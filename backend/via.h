@@ -58,6 +58,8 @@ struct via_command {
 
 	struct task judge_task;
 	struct timer linger;
+	struct timer look; /* whether the name space has ended by now */
+	unsigned looks;
 	bool lingered; /* whatever holds the call's streams was given its time */
 };
 
@@ -88,6 +90,7 @@ void via_linger(struct via_command *c);
  * (exec_gone()): the last thing to be done with it.
  */
 void via_judge_kill(struct via_command *c);
+void via_look_fired(struct timer *timer);
 
 /* ---- Further calls of the prefix (via_errand.c) ---- */
 

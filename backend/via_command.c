@@ -413,6 +413,7 @@ int via_start(struct backend *backend, struct exec *exec, const struct spec *spe
 	c->base = (struct command){exec, backend};
 	c->spec = spec;
 	c->linger.fire = linger_fired;
+	c->look.fire = via_look_fired;
 	list_init(&c->errands);
 	task_init(&c->judge_task, judge_later);
 	err = via_random_hex(c->secret, MARK_SECRET_BYTES / 2);
@@ -442,6 +443,7 @@ void via_release(struct command *command)
 	list_for_each_safe (e, &c->errands, struct errand, link)
 		errand_free(e);
 	timer_cancel(&c->linger);
+	timer_cancel(&c->look);
 	task_cancel(&c->judge_task);
 	call_done(&c->call);
 	command_free(c);

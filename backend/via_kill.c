@@ -30,6 +30,28 @@ static void start_walk(struct via_command *c)
 	}
 }
 
+/*
+ * The keeper says that a process has gone when it has left its cgroup, a moment before
+ * it is a zombie (cgroup_exit() and exit_notify() in the kernel's do_exit()).
+ */
+static void look_again(struct via_command *c)
+{
+	if (c->looks++ < VIA_LOOKS_MAX) {
+		timer_arm(c->base.backend->loop, &c->look, VIA_LOOK_MS);
+		return;
+	}
+	c->looks = 0;
+	c->kill_asked = false;
+	exec_kill_failed(
+		c->base.exec, -EBUSY,
+		"via: the command's PID name space has not ended, though its init was killed");
+}
+
+void via_look_fired(struct timer *timer)
+{
+	via_judge(container_of(timer, struct via_command, look));
+}
+
 void via_judge_kill(struct via_command *c)
 {
 	bool dead = known_dead(c);
@@ -49,10 +71,7 @@ void via_judge_kill(struct via_command *c)
 	} else if (!call_over(&c->call)) {
 		call_kill(&c->call);
 	} else {
-		c->kill_asked = false;
-		exec_kill_failed(
-			c->base.exec, -EBUSY,
-			"via: the command's PID name space is there after its init was killed");
+		look_again(c);
 	}
 }
 
@@ -82,6 +101,8 @@ static void walk_done(struct via_command *c, const struct errand *e)
 		}
 		return;
 	}
+	if (c->own_space)
+		return; /* What that is became known only meanwhile: its end is on its way. */
 	c->kill_asked = false;
 	if (strcmp(e->answer, "some") == 0) {
 		err = -EBUSY;

@@ -51,32 +51,43 @@ static bool in_space(pid_t pid, const struct script_place *place)
 	return strcmp(link, place->space) == 0;
 }
 
-/* A number after a key of /proc/PID/status: the last one on its line (proc(5)). 0: none. */
-static pid_t status_number(pid_t pid, const char *key)
+/* The line of /proc/PID/status (proc(5)) that begins with key, without it. NULL: none. */
+static const char *status_line(pid_t pid, const char *key, char *buf, size_t size)
 {
 	char path[64];
-	char status[4096];
 	char *line;
-	char *last;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (read_file(path, status, sizeof(status)) <= 0)
-		return 0;
-	line = strstr(status, key);
+	if (read_file(path, buf, size) <= 0)
+		return NULL;
+	line = strstr(buf, key);
 	if (!line)
-		return 0;
-	line[strcspn(line + 1, "\n") + 1] = '\0';
-	last = strrchr(line, '\t');
-	return last ? (pid_t)strtol(last + 1, NULL, 10) : 0;
+		return NULL;
+	line += strlen(key);
+	line[strcspn(line, "\n")] = '\0';
+	return line;
 }
 
 /* Its pid in the innermost name space that it is in. */
 static pid_t inner_pid(pid_t pid)
 {
-	return status_number(pid, "\nNSpid:");
+	char status[4096];
+	const char *line = status_line(pid, "\nNSpid:", status, sizeof(status));
+	const char *last = line ? strrchr(line, '\t') : NULL;
+
+	return last ? (pid_t)strtol(last + 1, NULL, 10) : 0;
 }
 
-/* The first process of the name space that has the inner pid; any, when that is 0. */
+/* One that nobody has reaped yet still has its name space, and does nothing in it. */
+static bool alive(pid_t pid)
+{
+	char status[4096];
+	const char *state = status_line(pid, "\nState:\t", status, sizeof(status));
+
+	return state && *state != 'Z' && *state != 'X';
+}
+
+/* The first living process of the name space that has the inner pid; any, when that is 0. */
 static pid_t find(const struct script_place *place, pid_t inner)
 {
 	DIR *proc = on_this_kernel(place) ? opendir("/proc") : NULL;
@@ -86,7 +97,8 @@ static pid_t find(const struct script_place *place, pid_t inner)
 	while (proc && !found && (entry = readdir(proc))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid > 1 && in_space(pid, place) && (!inner || inner_pid(pid) == inner))
+		if (pid > 1 && in_space(pid, place) && (!inner || inner_pid(pid) == inner) &&
+		    alive(pid))
 			found = pid;
 	}
 	if (proc)

@@ -87,6 +87,9 @@
 #define VIA_LINGER_MS 2000
 /* How long a call of the prefix that kills or signals may take. */
 #define VIA_ERRAND_MS 30000
+/* How often, and how many times, it is looked whether a killed name space has ended. */
+#define VIA_LOOK_MS 20
+#define VIA_LOOKS_MAX 50
 /* How many processes a prefix may have between its own and the init of a name space it makes. */
 #define VIA_WRAPPERS_MAX 8
 
