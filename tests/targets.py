@@ -30,6 +30,8 @@ import os
 import pathlib
 import typing
 
+import e2b_peer
+
 # What a target may be unable to do; a test then checks that it is refused as
 # the contract says, never that nothing happens.
 CANNOT = {
@@ -103,3 +105,15 @@ def target(name):
 @target("local")
 def local():
     yield Target(address="local:")
+
+
+@target("e2b")
+def e2b():
+    with e2b_peer.Peer() as peer:
+        sandbox = peer.create()
+        yield Target(
+            address=f"e2b:{sandbox['sandboxID']}",
+            env=peer.env,
+            cannot={"non-utf8", "umask", "input-closed"},
+            refuses=("pty", "limits", "sandbox"),
+        )
