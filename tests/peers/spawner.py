@@ -112,7 +112,9 @@ def kill_marked(mark):
                 continue  # it ended while we looked
 
 
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+# Caught, not ignored: commands inherit what is ignored, and a shell in the background ignores both.
+for number in (signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, lambda *_: None)
 try:
     Spawner().run()
 finally:
