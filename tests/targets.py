@@ -117,3 +117,22 @@ def e2b():
             cannot={"non-utf8", "umask", "input-closed"},
             refuses=("pty", "limits", "sandbox"),
         )
+
+
+# A shell says 128+N for these two signals alike, and nothing else says more.
+VIA = {
+    "cannot": {"input-closed", "signal-result"},
+    "refuses": ("pty", "limits", "user", "sandbox"),
+}
+
+
+@target("via")
+def via():
+    yield Target(address="via:env", **VIA)
+
+
+@target("via-bwrap")
+def via_bwrap():
+    """Each call makes a PID name space of its own, which no second call can enter."""
+    sandbox = "bwrap --bind / / --dev /dev --proc /proc --unshare-pid --die-with-parent"
+    yield Target(address=f"via:{sandbox}", **VIA)
