@@ -132,6 +132,7 @@ const struct backend_ops via_backend = {
 	.can_write = via_can_write,
 	.close_input = via_close_input,
 	.resume = via_resume,
+	.close_output = via_close_output,
 	.signal = via_signal,
 	.kill = via_kill,
 	.release = via_release,

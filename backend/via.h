@@ -47,11 +47,13 @@ struct via_command {
 	enum via_left left;
 
 	bool stream_told[STREAM_COUNT];
+	bool cut[STREAM_COUNT]; /* nobody will read it: what comes is thrown away */
 	/* Its PID name space was made by its own call, and dies with it. */
 	bool own_space;
 
-	bool killing;	 /* a kill was asked for once */
-	bool kill_asked; /* and has not been answered */
+	bool killing;	  /* a kill was asked for once */
+	bool kill_asked;  /* and has not been answered */
+	bool call_killed; /* because a walk could not keep up */
 	bool walked; /* a walk on the far side has found, after the start, that nothing is left */
 	struct errand *killer; /* the walk in progress, or NULL */
 	struct list errands;   /* struct errand: all of them, signals too */
@@ -80,6 +82,7 @@ int via_start(struct backend *backend, struct exec *exec, const struct spec *spe
 	      struct command **ret, struct text *why);
 int via_signal(struct command *command, int signo, struct text *why);
 void via_kill(struct command *command);
+void via_close_output(struct command *command, enum stream_id stream);
 void via_release(struct command *command);
 
 /* Gives the call a last while to come to its end by itself. */

@@ -37,6 +37,7 @@ static void give_up(struct call *call, enum stream_id id, int err)
 /* Hands on what was found. Returns 0, -EAGAIN when bytes were put by, or -ENOMEM, -E2BIG. */
 static int hand_on(struct call *call, enum stream_id id, const struct mark_find *find)
 {
+	size_t taken;
 	int err;
 
 	switch (find->piece) {
@@ -45,9 +46,10 @@ static int hand_on(struct call *call, enum stream_id id, const struct mark_find 
 		call->events->mark(call, id, find->data);
 		return 0;
 	case MARK_BYTES:
-		if (call->events->bytes(call, id, find->data, find->len))
+		taken = call->events->bytes(call, id, find->data, find->len);
+		if (taken == find->len)
 			return 0;
-		err = text_append(&call->refused[id], find->data, find->len);
+		err = text_append(&call->refused[id], find->data + taken, find->len - taken);
 		return err ? err : -EAGAIN;
 	case MARK_NOTHING:
 		break;
@@ -84,9 +86,9 @@ static int hand_on_kept(struct call *call, enum stream_id id)
 	int err = 0;
 
 	if (refused->len) {
-		if (!call->events->bytes(call, id, refused->data, refused->len))
+		drop_front(refused, call->events->bytes(call, id, refused->data, refused->len));
+		if (refused->len)
 			return -EAGAIN;
-		text_done(refused);
 	}
 	if (unread->len)
 		drop_front(unread, scan(call, id, unread->data, unread->len, &err));

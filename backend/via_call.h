@@ -26,8 +26,9 @@ struct call_events {
 	void (*mark)(struct call *call, enum stream_id stream, const char *words);
 	/* Whether bytes() would take some now; when not, call_resume() will follow. */
 	bool (*has_room)(struct call *call, enum stream_id stream);
-	/* Bytes that are no mark. false: none was taken, call_resume() will follow. */
-	bool (*bytes)(struct call *call, enum stream_id stream, const char *data, size_t len);
+	/* Bytes that are no mark. Returns how many were taken; if not all, call_resume() follows.
+	 */
+	size_t (*bytes)(struct call *call, enum stream_id stream, const char *data, size_t len);
 	/* The input takes bytes again, or never: err is -EPIPE. */
 	void (*input)(struct call *call, int err);
 	/*

@@ -173,19 +173,39 @@ static bool has_room(struct call *call, enum stream_id stream)
 
 	if (c->phase < VIA_RUNNING)
 		return stream == STREAM_STDERR || c->phase == VIA_CALLING;
-	return exec_output_has_room(c->base.exec, stream);
+	return c->cut[stream] || exec_output_has_room(c->base.exec, stream);
+}
+
+/* As much as the stream has room for, to the byte. */
+static size_t pass_on(struct via_command *c, enum stream_id stream, const char *data, size_t len)
+{
+	size_t done = 0;
+
+	if (c->cut[stream] || c->stream_told[stream])
+		return len;
+	while (done < len) {
+		void *room;
+		size_t n = MIN(exec_output_reserve(c->base.exec, stream, &room), len - done);
+
+		if (!n)
+			break;
+		memcpy(room, data + done, n);
+		exec_output_commit(c->base.exec, stream, n);
+		done += n;
+	}
+	return done;
 }
 
 /* What comes before the command does is the prefix's own, and never in the command's output. */
-static bool bytes(struct call *call, enum stream_id stream, const char *data, size_t len)
+static size_t bytes(struct call *call, enum stream_id stream, const char *data, size_t len)
 {
 	struct via_command *c = container_of(call, struct via_command, call);
 	bool merged = c->spec->stderr_mode == SPEC_STDERR_MERGED && stream == STREAM_STDERR;
 
 	if (c->phase >= VIA_RUNNING && !merged)
-		return exec_output(c->base.exec, stream, data, len);
+		return pass_on(c, stream, data, len);
 	via_keep_noise(&c->noise, data, len);
-	return true;
+	return len;
 }
 
 static void input(struct call *call, int err)
@@ -383,6 +403,14 @@ void via_judge(struct via_command *c)
 		judge_ended(c);
 	if (c->phase >= VIA_STARTING)
 		via_judge_kill(c);
+}
+
+void via_close_output(struct command *command, enum stream_id stream)
+{
+	struct via_command *c = container_of(command, struct via_command, base);
+
+	c->cut[stream] = true;
+	call_resume(&c->call, stream);
 }
 
 static void judge_later(struct task *task)

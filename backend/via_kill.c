@@ -103,6 +103,13 @@ static void walk_done(struct via_command *c, const struct errand *e)
 	}
 	if (c->own_space)
 		return; /* What that is became known only meanwhile: its end is on its way. */
+	if (strcmp(e->answer, "some") == 0 && c->phase == VIA_ENDED && !c->call_killed) {
+		/* Its leader is dead: no end of input can do harm. If it runs below the call, this
+		 * ends it. */
+		c->call_killed = true;
+		call_kill(&c->call);
+		return;
+	}
 	c->kill_asked = false;
 	if (strcmp(e->answer, "some") == 0) {
 		err = -EBUSY;
