@@ -392,7 +392,7 @@ _Noreturn void keeper_run(const struct keeper_setup *setup)
 	setsid();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	raise_limits(&setup->inherited);
-	if (take_descriptors(setup) < 0)
+	if (chdir("/") < 0 || take_descriptors(setup) < 0)
 		_exit(1);
 	sigemptyset(&children);
 	sigaddset(&children, SIGCHLD);

@@ -66,4 +66,5 @@ struct keeper_event {
 struct inherited {
 	struct rlimit nofile;
 	struct rlimit core;
+	const char *directory; /* where it was started */
 };

@@ -28,7 +28,12 @@ static void refuse(struct local_command *c, int stage, int err)
 	const struct spec *spec = c->spec;
 	const char *why = strerror(err);
 
-	if (stage == SPAWN_CWD)
+	if (stage == SPAWN_DIRECTORY)
+		exec_refused(exec, -err,
+			     "cannot change to the directory %s, where the mount was started: %s: "
+			     "set cwd",
+			     local_of(c->command.backend)->directory, why);
+	else if (stage == SPAWN_CWD)
 		exec_refused(exec, -err, "cannot change to the directory %s: %s", spec->cwd, why);
 	else if (stage == SPAWN_EXEC && err == E2BIG)
 		exec_refused(exec, -err,
@@ -283,6 +288,7 @@ static void local_close(struct backend *backend)
 	keeper_close(b->keeper);
 	close_fd(&b->null);
 	free(b->backend.target);
+	free(b->directory);
 	free(b);
 }
 
@@ -293,7 +299,11 @@ static int fill(struct local_backend *b, const struct backend_args *args, enum k
 	int err;
 
 	b->backend.target = strdup(args->target);
-	if (!b->backend.target)
+	b->directory = getcwd(NULL, 0);
+	/* It may have been removed. */
+	if (!b->directory)
+		b->directory = strdup("/");
+	if (!b->backend.target || !b->directory)
 		return text_fail(why, -ENOMEM, "local: no memory");
 	b->null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (b->null < 0)
@@ -302,6 +312,7 @@ static int fill(struct local_backend *b, const struct backend_args *args, enum k
 	if (getrlimit(RLIMIT_NOFILE, &inherited.nofile) < 0 ||
 	    getrlimit(RLIMIT_CORE, &inherited.core) < 0)
 		return text_fail(why, -errno, "local: cannot read limits: %s", strerror(errno));
+	inherited.directory = b->directory;
 	err = keeper_open(args->loop, tree, &inherited, &b->keeper, why);
 	if (err == 0)
 		log_info("local: trees of processes are held together by %s",

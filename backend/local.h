@@ -34,7 +34,8 @@ struct local_command {
 struct local_backend {
 	struct backend backend;
 	struct keeper *keeper;
-	int null; /* the stdin of commands that have none */
+	char *directory; /* where the daemon was started: the default cwd */
+	int null;	 /* the stdin of commands that have none */
 };
 
 /* The ends of the pipes that the command gets; -1: none. */

@@ -255,6 +255,9 @@ _Noreturn void spawn(const struct spawn *s)
 	env = argv && argv[0] && set && unset ? make_environment(set, s->counts.set, unset) : NULL;
 	if (!env)
 		fail(status, SPAWN_SETUP, ENOMEM);
+	/* What the keeper stands in is no one's to keep busy: it went away from there. */
+	if ((!cwd || cwd[0] != '/') && chdir(s->inherited->directory) < 0)
+		fail(status, SPAWN_DIRECTORY, errno);
 	if (cwd && chdir(cwd) < 0)
 		fail(status, SPAWN_CWD, errno);
 	execute(status, argv, s->counts.argc, env);

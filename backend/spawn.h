@@ -16,6 +16,7 @@ enum spawn_stage {
 	SPAWN_PID,  /* value: the pid */
 	SPAWN_FORK, /* the others: value is the errno, positive */
 	SPAWN_SETUP,
+	SPAWN_DIRECTORY, /* the default one */
 	SPAWN_CWD,
 	SPAWN_EXEC,
 };
