@@ -26,6 +26,7 @@
 /* The last thing libfuse said while mounting, for the sentence about its failure. */
 static char fuse_said[256];
 
+PRINTF_LIKE(2, 0)
 static void fuse_log_line(enum fuse_log_level level, const char *fmt, va_list args)
 {
 	vsnprintf(fuse_said, sizeof(fuse_said), fmt, args);

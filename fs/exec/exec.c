@@ -111,6 +111,7 @@ void exec_set_error(struct exec *exec, const char *sentence)
 	exec->error = sentence ? strdup(sentence) : NULL;
 }
 
+PRINTF_LIKE(2, 0)
 static void set_error_format(struct exec *exec, const char *fmt, va_list args)
 {
 	AUTO_TEXT struct text raw = {0};

@@ -111,7 +111,7 @@ static uint64_t passed(const struct spool *s)
 		return s->first;
 	list_for_each (r, &s->readers, struct spool_reader, link)
 		pos = MIN(pos, r->pos);
-	return MAX(pos, s->first);
+	return pos;
 }
 
 /* Lets go of what is beyond retain and passed by all. */
@@ -120,7 +120,6 @@ static void trim(struct spool *s)
 	if (s->next - s->first <= s->retain)
 		return;
 	s->first = MIN(passed(s), s->next - s->retain);
-	s->file_next = MAX(s->file_next, s->first);
 }
 
 /* How many bytes more may be held, going by the bound alone. */
@@ -154,7 +153,6 @@ static bool drop(struct spool *s, const struct chunk *c)
 	if (list_empty(&s->readers) || passed(s) < chunk_end(c))
 		return false;
 	s->first = chunk_end(c);
-	s->file_next = s->first;
 	spool_file_clear(s);
 	return true;
 }

@@ -176,8 +176,8 @@ static void test_json_is_strict(void)
 	check_refused("[\"\\u12\"]", "hex");
 	check_refused("[\"a\\u0000\"]", "NUL");
 	check_refused("[\"a\"\f]", "control byte");
-	check_refused("[01]", "number");
-	check_refused("[-]", "number");
+	check_refused("[01]", "begins with a digit");
+	check_refused("[-]", "begins with a digit");
 	check_refused("[1.]", "number");
 	check_refused("[.1]", "not valid JSON");
 	check_refused("[+1]", "not valid JSON");
@@ -235,6 +235,7 @@ static void test_env_is_strict(void)
 	check_refused("{\"cmd\":[\"a\"],\"env\":{\"\":\"" SECRET "\"}}", "without a name");
 	check_refused("{\"cmd\":[\"a\"],\"env\":{\"A=B\":\"" SECRET "\"}}", "\"A=B\"");
 	check_refused("{\"cmd\":[\"a\"],\"env\":{\"A\":\"" SECRET "\",\"A\":\"x\"}}", "\"A\"");
+	check_refused("{\"cmd\":[\"a\"],\"env\":{\"A\":1,\"C\":2,\"B\":3,\"A\":4}}", "\"A\"");
 	check_refused("{\"cmd\":[\"a\"],\"env\":{\"A\":\"" SECRET "\\u0000\"}}", "NUL");
 	check_refused("{\"cmd\":[\"a\"],\"env\":{\"A\":\"" SECRET "\"},\"x\":1}", "unknown");
 	check_refused("{\"cmd\":[\"a\"],\"env\":{\"A\":\"" SECRET "\" x}}", "not valid JSON");
