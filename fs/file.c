@@ -49,6 +49,7 @@ static int open_handle(struct mount *m, fuse_ino_t node, int flags, struct handl
 	h = handle_new(m, e, e ? node_kind(node) : FILE_DIR);
 	if (!h)
 		return -ENOMEM;
+	h->node = node;
 	h->info = e ? 0 : (unsigned)(node - NODE_INFO_FILE);
 	h->writer = (flags & O_ACCMODE) != O_RDONLY;
 	h->append = flags & O_APPEND;
@@ -122,6 +123,16 @@ static void op_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 	fuse_reply_err(req, ops_of(h)->flush ? -ops_of(h)->flush(h) : 0);
 }
 
+/* Who opens a file to change its times or size does not mean to write it. */
+static void mark_touched(struct mount *m, fuse_ino_t node)
+{
+	if (node_kind(node) != FILE_STDIN)
+		return;
+	list_for_each (h, &m->handles, struct handle, link)
+		if (h->node == node)
+			h->touched = true;
+}
+
 /* touch and truncate may; the rest of what an inode has is not for changing. */
 static void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int to_set,
 		       struct fuse_file_info *fi)
@@ -138,6 +149,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int t
 	}
 	if ((to_set & FUSE_SET_ATTR_SIZE) && ops->truncate)
 		ops->truncate(e);
+	mark_touched(m, node);
 	err = attr_fill(m, node, &st);
 	if (err < 0)
 		fuse_reply_err(req, -err);

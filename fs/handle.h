@@ -16,10 +16,12 @@ struct handle {
 	struct mount *mount;
 	struct entry *entry; /* NULL: a file of .spawnfs */
 	enum file_kind kind;
+	fuse_ino_t node;
 	unsigned info; /* which file of .spawnfs */
 	bool writer;
 	bool append;		    /* opened with O_APPEND */
-	bool wrote;		    /* spec: at least one write was accepted */
+	bool wrote;		    /* spec, stdin: at least one write came */
+	bool touched;		    /* stdin: touch(1) or truncate(1) has it open */
 	int refused;		    /* spec: the errno of a refused write, for the rest of it */
 	struct spool_reader reader; /* stdout, stderr */
 	struct text text; /* what a text file showed when it was last read from its start */

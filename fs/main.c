@@ -110,6 +110,7 @@ static int serve(struct options *o, struct loop *loop, const char *mountpoint,
 static int run(struct options *o, struct background *bg, struct text *why)
 {
 	AUTO_FREE char *mountpoint = realpath(o->mountpoint, NULL);
+	AUTO_FREE char *spool_dir = realpath(o->settings.spool_dir, NULL);
 	struct loop *loop;
 	int err;
 
@@ -118,6 +119,9 @@ static int run(struct options *o, struct background *bg, struct text *why)
 		mountpoint = strdup(o->mountpoint);
 	if (!mountpoint)
 		return text_fail(why, -ENOMEM, "no memory");
+	/* In the background the working directory will be another. */
+	if (spool_dir)
+		o->settings.spool_dir = spool_dir;
 	err = loop_new(&loop);
 	if (err < 0)
 		return text_fail(why, err, "cannot make an event loop: %s", strerror(-err));

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "handle.h"
@@ -183,6 +184,24 @@ static int attach(struct mount *m, struct text *why)
 	return 0;
 }
 
+/* Found out now, not when the first large output needs it. */
+static int check_spool_dir(const char *dir, struct text *why)
+{
+	struct stat st;
+
+	if (stat(dir, &st) < 0)
+		return text_fail(why, -errno,
+				 "cannot use the spool directory %s: %s: make it, or name another "
+				 "with -o spool=DIRECTORY",
+				 dir, strerror(errno));
+	if (!S_ISDIR(st.st_mode) || access(dir, W_OK | X_OK) < 0)
+		return text_fail(why, -EACCES,
+				 "cannot write to the spool directory %s: name another with -o "
+				 "spool=DIRECTORY",
+				 dir);
+	return 0;
+}
+
 int mount_open(struct mount *m, struct text *why)
 {
 	int err;
@@ -201,6 +220,9 @@ int mount_open(struct mount *m, struct text *why)
 	loop_set_spin(m->loop, m->settings.spin_ns);
 	fuse_set_log_func(fuse_log_line);
 	err = mountpoint_check(m->mountpoint, why);
+	if (err < 0)
+		return err;
+	err = check_spool_dir(m->settings.spool_dir, why);
 	if (err < 0)
 		return err;
 	err = make_session(m);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,17 +71,19 @@ static int check_not_mounted(const char *path, struct text *why)
 	if (found)
 		return text_fail(
 			why, -EBUSY,
-			"%s is already a spawnfs mount: end it first with fusermount3 -u %s", path,
-			path);
+			"a spawnfs is mounted on %s already: end it first with fusermount3 -u %s",
+			path, path);
 	return 0;
 }
 
 int mountpoint_check(const char *path, struct text *why)
 {
+	struct statfs fs;
 	struct stat st;
 	int err;
 
-	if (stat(path, &st) < 0 && errno == ENOTCONN) {
+	/* Not stat(2): the kernel may remember what it said. */
+	if (statfs(path, &fs) < 0 && errno == ENOTCONN) {
 		err = take_dead_mount_away(path, why);
 		if (err < 0)
 			return err;

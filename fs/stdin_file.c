@@ -33,7 +33,7 @@ static void stdin_release(struct handle *h)
 	if (!h->writer)
 		return;
 	e->stdin_writers--;
-	if (!h->append)
+	if (!h->append && (h->wrote || !h->touched))
 		e->stdin_given = true;
 	if (!e->stdin_writers && e->stdin_given)
 		exec_close_input(e->exec);
@@ -45,6 +45,7 @@ static void stdin_write(fuse_req_t req, struct handle *h, const char *data, size
 	struct entry *e = h->entry;
 	ssize_t n;
 
+	h->wrote = true;
 	if (!size) {
 		fuse_reply_write(req, 0);
 		return;
