@@ -243,7 +243,7 @@ def test_ctl_signal_spellings(mount, job, spelling):
 
 def test_ctl_signal_reaches_the_group(mount, job):
     mark = unique_seconds()
-    job.spec(["sh", "-c", f"sleep {mark} & echo up; trap : TERM; wait; echo over"])
+    job.spec(["sh", "-c", f"sleep {mark} & trap : TERM; echo up; wait; echo over"])
     with job.lines() as out:
         assert line_of(out) == b"up\n"
         job.ctl("signal TERM")

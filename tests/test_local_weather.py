@@ -234,10 +234,12 @@ def test_no_more_processes():
             cd "$2/m"
             mkdir before no after
             echo "[\\"cat\\"]" > before/spec
-            prlimit --pid $! --nproc=1:
+            # What forks is the one child of the daemon.
+            keeper=$(cat /proc/$!/task/$!/children)
+            prlimit --pid $keeper --nproc=1:
             echo "[\\"true\\"]" > no/spec && exit 3
             cat no/status
-            prlimit --pid $! --nproc=4000:
+            prlimit --pid $keeper --nproc=4000:
             echo "[\\"echo\\",\\"room again\\"]" > after/spec
             cat after/stdout after/exit
             echo unharmed > before/stdin
