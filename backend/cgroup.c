@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "bounds.h"
+
 #define NAME_PREFIX "spawnfs-"
 
 /* How deep a command may nest groups before their removal is left to whoever made them. */
@@ -44,7 +46,7 @@ static ssize_t read_at(int dir, const char *path, char *buf, size_t size)
 
 static bool populated(int dir, const char *name)
 {
-	char path[128];
+	char path[NAME_BYTES_MAX + 16];
 	char events[256];
 
 	snprintf(path, sizeof(path), "%s/cgroup.events", name);
