@@ -4,6 +4,7 @@
 #include "backend.h"
 
 extern const struct backend_ops e2b_backend;
+extern const struct backend_ops fake_backend;
 extern const struct backend_ops local_backend;
 extern const struct backend_ops via_backend;
 
@@ -11,6 +12,9 @@ const struct backend_ops *const backends[] = {
 	&local_backend,
 	&e2b_backend,
 	&via_backend,
+#ifdef WITH_FAKE
+	&fake_backend,
+#endif
 	NULL,
 };
 
