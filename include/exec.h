@@ -68,6 +68,7 @@ struct exec_observer {
 struct stream {
 	struct spool spool;
 	bool held;  /* the backend waits for resume() */
+	bool news;  /* the observer has not been told of the newest bytes */
 	bool ended; /* the source has ended, or was cut off */
 };
 
@@ -124,6 +125,7 @@ struct exec {
 	struct timer kill_timer;
 	struct timer deadline_timer;
 	struct timer spool_timer;
+	struct task news_task;
 	struct task settle_task;
 };
 

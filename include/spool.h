@@ -41,7 +41,7 @@ struct spool {
 	struct list chunks; /* struct chunk, oldest first: contiguous, up to next */
 	size_t memory_used;
 	bool full; /* was without room, and has not had much since */
-	int file; /* -1: none; a ring: offset o is at o modulo its size */
+	int file;  /* -1: none; a ring: offset o is at o modulo its size */
 	uint64_t file_size;
 	uint64_t file_next;  /* bytes below this offset are in the file */
 	struct list readers; /* struct spool_reader */

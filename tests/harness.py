@@ -185,10 +185,12 @@ class Mount:
 
         def up():
             assert self.daemon.poll() is None, f"spawnfs ended: {self.stderr()}"
-            return mount_entry(self.path)
+            try:
+                return mount_entry(self.path) and (self.path / ".spawnfs" / "version").read_bytes()
+            except OSError:  # a dead mount that is about to be replaced
+                return None
 
         wait_for(up, "the mount to appear", 20, every=0.001)
-        (self.path / ".spawnfs" / "version").read_bytes()
         self.files = open_files(self.pid) if not self.wrap else None
         return self
 

@@ -47,6 +47,7 @@ int exec_new(struct exec_table *t, void *owner, const char *name, struct exec **
 	exec->kill_timer.fire = exec_kill_timer_fired;
 	exec->deadline_timer.fire = deadline_fired;
 	exec->spool_timer.fire = exec_spool_timer_fired;
+	task_init(&exec->news_task, exec_tell_news);
 	task_init(&exec->settle_task, settle);
 	list_append(&t->execs, &exec->link);
 	t->count++;
@@ -63,6 +64,7 @@ static void exec_free(struct exec *exec)
 	timer_cancel(&exec->kill_timer);
 	timer_cancel(&exec->deadline_timer);
 	timer_cancel(&exec->spool_timer);
+	task_cancel(&exec->news_task);
 	task_cancel(&exec->settle_task);
 	for (int i = 0; i < STREAM_COUNT; i++)
 		spool_done(&exec->streams[i].spool);
@@ -373,6 +375,8 @@ static void settle(struct task *task)
 		timer_cancel(&exec->drain_timer);
 		timer_cancel(&exec->deadline_timer);
 		timer_cancel(&exec->spool_timer);
+		/* Output first: exit comes after the last byte. */
+		exec_tell_news(&exec->news_task);
 		exec->table->observer->told(exec);
 	}
 	if (exec->removed && !exec->holds && exec_over(exec))

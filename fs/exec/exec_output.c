@@ -50,7 +50,20 @@ static void added(struct exec *exec, enum stream_id id)
 {
 	if (exec->state == EXEC_DRAINING)
 		exec_drain_active(exec);
-	exec->table->observer->output(exec, id);
+	exec->streams[id].news = true;
+	loop_defer(exec->table->loop, &exec->news_task);
+}
+
+void exec_tell_news(struct task *task)
+{
+	struct exec *exec = container_of(task, struct exec, news_task);
+
+	for (int i = 0; i < STREAM_COUNT; i++) {
+		if (!exec->streams[i].news)
+			continue;
+		exec->streams[i].news = false;
+		exec->table->observer->output(exec, (enum stream_id)i);
+	}
 }
 
 void exec_output_commit(struct exec *exec, enum stream_id id, size_t len)
@@ -106,7 +119,8 @@ static void end_stream(struct exec *exec, enum stream_id id)
 	s->ended = true;
 	s->held = false;
 	spool_end(&s->spool);
-	exec->table->observer->output(exec, id);
+	s->news = true;
+	loop_defer(exec->table->loop, &exec->news_task);
 }
 
 void exec_output_end(struct exec *exec, enum stream_id id)

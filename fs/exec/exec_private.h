@@ -30,6 +30,12 @@ bool exec_drained(const struct exec *exec);
 /* Ends the streams that are still open: nothing more is taken from them. */
 void exec_cut_streams(struct exec *exec);
 
+/*
+ * Tells the observer of new output. It is a task of its own, so that a backend that
+ * reads a pipe in pieces makes one answer for the reader, not one a piece.
+ */
+void exec_tell_news(struct task *task);
+
 /* A held stream is tried again: a full disk may have room. */
 void exec_spool_timer_fired(struct timer *timer);
 

@@ -101,7 +101,7 @@ struct child {
 	int err;
 };
 
-static struct child spawn(char *const argv[])
+static struct child spawn(const char *const argv[])
 {
 	posix_spawn_file_actions_t actions;
 	struct child c;
@@ -115,7 +115,7 @@ static struct child spawn(char *const argv[])
 	posix_spawn_file_actions_adddup2(&actions, pipes[0][0], 0);
 	posix_spawn_file_actions_adddup2(&actions, pipes[1][1], 1);
 	posix_spawn_file_actions_adddup2(&actions, pipes[2][1], 2);
-	err = posix_spawn(&c.pid, argv[0], &actions, NULL, argv, environ);
+	err = posix_spawn(&c.pid, argv[0], &actions, NULL, (char *const *)argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	if (err) {
 		errno = err;
@@ -170,7 +170,7 @@ static void write_all(int fd, uint64_t bytes, size_t size)
 
 static void pipe_stdout(const char *bytes, size_t size)
 {
-	char *argv[] = { self, "produce", (char *)bytes, NULL };
+	const char *argv[] = {self, "produce", bytes, NULL};
 	double start = now();
 	struct child c = spawn(argv);
 	uint64_t n = read_all(c.out, size);
@@ -181,7 +181,7 @@ static void pipe_stdout(const char *bytes, size_t size)
 
 static void pipe_stdin(uint64_t bytes, size_t size)
 {
-	char *argv[] = { self, "consume", NULL };
+	const char *argv[] = {self, "consume", NULL};
 	double start = now();
 	struct child c = spawn(argv);
 
@@ -195,7 +195,7 @@ static void pipe_stdin(uint64_t bytes, size_t size)
 
 static void pipe_exec(int rounds)
 {
-	char *argv[] = { "/bin/true", NULL };
+	const char *argv[] = {"/bin/true", NULL};
 	double *t = calloc((size_t)rounds, sizeof(*t));
 
 	for (int i = 0; i < rounds; i++) {
@@ -228,7 +228,7 @@ static void echo_lines(int in, int out, int rounds)
 
 static void pipe_echo(int rounds)
 {
-	char *argv[] = { "/bin/cat", NULL };
+	const char *argv[] = {"/bin/cat", NULL};
 	struct child c = spawn(argv);
 
 	echo_lines(c.in, c.out, rounds);
