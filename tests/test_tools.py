@@ -36,7 +36,7 @@ STREAM = {
     "dd iflag=fullblock": ("dd if={} bs=1M iflag=fullblock status=none", same),
     "head": ("head -n 3 {}", lambda out, data: out == b"".join(data.splitlines(True)[:3])),
     "head -c": ("head -c 20 {}", lambda out, data: out == data[:20]),
-    "tail": ("tail -n 2 {}", lambda out, data: out == b"".join(data.splitlines(True)[-2:])),
+    "tail from the start": ("tail -n +1 {}", same),
     "tail -c": ("tail -c 20 {}", lambda out, data: out == data[-20:]),
     "tail +": ("tail -n +3 {}", lambda out, data: out == b"".join(data.splitlines(True)[2:])),
     "wc -l": ("wc -l < {}", lambda out, data: int(out) == data.count(b"\n")),
@@ -82,8 +82,9 @@ SNAPSHOT = {
         same,
     ),
 }
-# tac seeks to the size it was told first, then reads backwards.
+# These seek to the size they were told first, then read backwards.
 BACKWARDS = {
+    "tail": ("tail -n 2 {}", lambda out, data: out == b"".join(data.splitlines(True)[-2:])),
     "tac": ("tac {}", lambda out, data: out == b"".join(reversed(data.splitlines(True)))),
 }
 
