@@ -150,6 +150,7 @@ def detach(path):
 class Mount:
     """A running spawnfs. Use it as a context manager; leaving it checks and ends it."""
 
+    program = SPAWNFS
     # What the daemon may say without a test having asked for it.
     QUIET = re.compile(r"^spawnfs: (info|debug): ")
 
@@ -169,7 +170,7 @@ class Mount:
         self.count = 0
 
     def command(self):
-        command = [*self.wrap, SPAWNFS, "-f"]
+        command = [*self.wrap, self.program, "-f"]
         for option in self.options:
             command += ["-o", option]
         return [*command, *self.arguments, self.target.address, self.path]
