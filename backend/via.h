@@ -35,6 +35,7 @@ struct via_command {
 	char mark[FAR_MARK_HEX + 1];
 	enum via_phase phase;
 	struct script_place place;
+	bool place_told;   /* if only that the far side cannot tell */
 	struct text noise; /* what the prefix said before the command started */
 	bool ready[STREAM_COUNT];
 	bool mixed;  /* the stderr of the far side came out of stdout */
@@ -60,7 +61,7 @@ struct via_command {
 
 	struct task judge_task;
 	struct timer linger;
-	struct timer look; /* whether the name space has ended by now */
+	struct timer look; /* whether what a kill waits for has come by now */
 	unsigned looks;
 	bool lingered; /* whatever holds the call's streams was given its time */
 };

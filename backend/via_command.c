@@ -79,6 +79,7 @@ static void take_place(struct via_command *c, const char *words)
 	char boot[sizeof(c->place.boot)];
 	char space[sizeof(c->place.space)];
 
+	c->place_told = true;
 	if (sscanf(words, "%63s %63s", boot, space) != 2)
 		return;
 	/* The far side has no way to tell. */

@@ -30,16 +30,36 @@ static void start_walk(struct via_command *c)
 	}
 }
 
+/* Returns whether there is still time for another look; it will come. */
+static bool look_again(struct via_command *c)
+{
+	if (c->looks >= VIA_LOOKS_MAX)
+		return false;
+	if (!timer_armed(&c->look))
+		timer_arm(c->base.backend->loop, &c->look, VIA_LOOK_MS);
+	return true;
+}
+
+void via_look_fired(struct timer *timer)
+{
+	struct via_command *c = container_of(timer, struct via_command, look);
+
+	c->looks++;
+	via_judge(c);
+}
+
 /*
  * The keeper says that a process has gone when it has left its cgroup, a moment before
  * it is a zombie (cgroup_exit() and exit_notify() in the kernel's do_exit()).
  */
-static void look_again(struct via_command *c)
+static void kill_own_space(struct via_command *c)
 {
-	if (c->looks++ < VIA_LOOKS_MAX) {
-		timer_arm(c->base.backend->loop, &c->look, VIA_LOOK_MS);
+	if (!call_over(&c->call)) {
+		call_kill(&c->call);
 		return;
 	}
+	if (look_again(c))
+		return;
 	c->looks = 0;
 	c->kill_asked = false;
 	exec_kill_failed(
@@ -47,9 +67,14 @@ static void look_again(struct via_command *c)
 		"via: the command's PID name space has not ended, though its init was killed");
 }
 
-void via_look_fired(struct timer *timer)
+/* Where the command runs is told a moment after its start, and decides how it is killed. */
+static void kill_elsewhere(struct via_command *c)
 {
-	via_judge(container_of(timer, struct via_command, look));
+	bool told = c->place_told || c->call.over[STREAM_STDERR];
+
+	if (c->killer || c->phase < VIA_RUNNING || (!told && look_again(c)))
+		return;
+	start_walk(c);
 }
 
 void via_judge_kill(struct via_command *c)
@@ -62,17 +87,13 @@ void via_judge_kill(struct via_command *c)
 	}
 	if (!c->kill_asked)
 		return;
-	if (dead) {
-		/* The supervisor tells the end by itself, and with it the last output. */
+	/* The supervisor tells the end by itself, and with it the last output. */
+	if (dead)
 		via_linger(c);
-	} else if (!c->own_space) {
-		if (!c->killer && c->phase >= VIA_RUNNING)
-			start_walk(c);
-	} else if (!call_over(&c->call)) {
-		call_kill(&c->call);
-	} else {
-		look_again(c);
-	}
+	else if (c->own_space)
+		kill_own_space(c);
+	else
+		kill_elsewhere(c);
 }
 
 void via_kill(struct command *command)

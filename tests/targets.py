@@ -28,6 +28,7 @@ Run a part of it:   scripts/test --target local --target docker tests/test_exit.
 import dataclasses
 import os
 import pathlib
+import tempfile
 import typing
 
 import e2b_peer
@@ -134,5 +135,12 @@ def via():
 @target("via-bwrap")
 def via_bwrap():
     """Each call makes a PID name space of its own, which no second call can enter."""
-    sandbox = "bwrap --bind / / --dev /dev --proc /proc --unshare-pid --die-with-parent"
-    yield Target(address=f"via:{sandbox}", **VIA)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as tmp:
+        # Not the whole of /: with a copy of the mount in the sandbox its umount ends nothing.
+        sandbox = (
+            "bwrap --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin "
+            "--symlink usr/lib /lib --symlink usr/lib64 /lib64 --ro-bind /etc /etc "
+            f"--bind {tmp} /tmp --chdir /tmp --dev /dev --proc /proc "
+            "--unshare-pid --die-with-parent"
+        )
+        yield Target(address=f"via:{sandbox}", **VIA)
