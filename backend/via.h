@@ -61,7 +61,7 @@ struct via_command {
 
 	struct task judge_task;
 	struct timer linger;
-	struct timer look; /* whether what a kill waits for has come by now */
+	struct timer look; /* whether the name space has ended by now */
 	unsigned looks;
 	bool lingered; /* whatever holds the call's streams was given its time */
 };

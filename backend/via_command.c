@@ -79,7 +79,6 @@ static void take_place(struct via_command *c, const char *words)
 	char boot[sizeof(c->place.boot)];
 	char space[sizeof(c->place.space)];
 
-	c->place_told = true;
 	if (sscanf(words, "%63s %63s", boot, space) != 2)
 		return;
 	/* The far side has no way to tell. */
@@ -361,6 +360,11 @@ static void lose(struct via_command *c)
 		  text_str(&end));
 }
 
+static bool both_over(const struct via_command *c)
+{
+	return c->call.over[STREAM_STDOUT] && c->call.over[STREAM_STDERR];
+}
+
 static void judge_running(struct via_command *c)
 {
 	if (c->end_seen[STREAM_STDOUT] && c->end_seen[STREAM_STDERR]) {
@@ -372,10 +376,9 @@ static void judge_running(struct via_command *c)
 			exec_signaled(c->base.exec, c->code);
 		else
 			exec_exited(c->base.exec, c->code);
-	} else if (call_finished(c) ||
-		   (c->call.over[STREAM_STDOUT] && c->call.over[STREAM_STDERR])) {
+	} else if (call_finished(c) || (both_over(c) && c->call.ended)) {
 		lose(c);
-	} else if (c->call.ended) {
+	} else if (both_over(c) || c->call.ended) {
 		via_linger(c);
 	}
 }

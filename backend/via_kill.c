@@ -30,16 +30,6 @@ static void start_walk(struct via_command *c)
 	}
 }
 
-/* Returns whether there is still time for another look; it will come. */
-static bool look_again(struct via_command *c)
-{
-	if (c->looks >= VIA_LOOKS_MAX)
-		return false;
-	if (!timer_armed(&c->look))
-		timer_arm(c->base.backend->loop, &c->look, VIA_LOOK_MS);
-	return true;
-}
-
 void via_look_fired(struct timer *timer)
 {
 	struct via_command *c = container_of(timer, struct via_command, look);
@@ -58,23 +48,16 @@ static void kill_own_space(struct via_command *c)
 		call_kill(&c->call);
 		return;
 	}
-	if (look_again(c))
+	if (c->looks < VIA_LOOKS_MAX) {
+		if (!timer_armed(&c->look))
+			timer_arm(c->base.backend->loop, &c->look, VIA_LOOK_MS);
 		return;
+	}
 	c->looks = 0;
 	c->kill_asked = false;
 	exec_kill_failed(
 		c->base.exec, -EBUSY,
 		"via: the command's PID name space has not ended, though its init was killed");
-}
-
-/* Where the command runs is told a moment after its start, and decides how it is killed. */
-static void kill_elsewhere(struct via_command *c)
-{
-	bool told = c->place_told || c->call.over[STREAM_STDERR];
-
-	if (c->killer || c->phase < VIA_RUNNING || (!told && look_again(c)))
-		return;
-	start_walk(c);
 }
 
 void via_judge_kill(struct via_command *c)
@@ -92,8 +75,8 @@ void via_judge_kill(struct via_command *c)
 		via_linger(c);
 	else if (c->own_space)
 		kill_own_space(c);
-	else
-		kill_elsewhere(c);
+	else if (!c->killer && c->phase >= VIA_RUNNING)
+		start_walk(c);
 }
 
 void via_kill(struct command *command)
@@ -122,8 +105,6 @@ static void walk_done(struct via_command *c, const struct errand *e)
 		}
 		return;
 	}
-	if (c->own_space)
-		return; /* What that is became known only meanwhile: its end is on its way. */
 	if (strcmp(e->answer, "some") == 0 && c->phase == VIA_ENDED && !c->call_killed) {
 		/* Its leader is dead: no end of input can do harm. If it runs below the call, this
 		 * ends it. */

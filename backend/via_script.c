@@ -23,6 +23,10 @@ static const char where[] =
 	"{ IFS= read -r spawnfs_boot < /proc/sys/kernel/random/boot_id; } 2>/dev/null; "
 	"spawnfs_space=$(readlink /proc/self/ns/pid 2>/dev/null); ";
 
+/* Told before the start, so that it is known of whatever runs. */
+static const char place[] =
+	"spawnfs_mark place \"${spawnfs_boot:--}\" \"${spawnfs_space:--}\" >&2; ";
+
 /*
  * The command is a child in the foreground: one in the background would start with
  * INT and QUIT ignored. A shell says 128+N for both a death by signal N and exit
@@ -94,11 +98,11 @@ int script_supervise(struct text *ret, const char *secret, const char *mark)
 	const char *const parts[] = {
 		"; ",
 		ready,
+		where,
+		place,
 		"exec 4>&1 5>&2; ",
 		command,
-		" | { exec 4>&- 5>&-; { ",
-		where,
-		"spawnfs_mark place \"${spawnfs_boot:--}\" \"${spawnfs_space:--}\" >&2; } & ",
+		" | { exec 4>&- 5>&-; ",
 		watcher,
 		count_left,
 		"; }; exit 0\n",
