@@ -8,8 +8,9 @@
  *   e2b_config, e2b_control,   who we are, the sandboxes of the account, their time to live
  *   e2b_renewal, e2b_fate
  *   e2b_sandbox                what is known of one
- *   e2b_command, e2b_input,    one command
- *   e2b_end, e2b_signal
+ *   e2b_command, e2b_output,   one command
+ *   e2b_input, e2b_end,
+ *   e2b_signal
  */
 #include <ctype.h>
 #include <errno.h>
@@ -345,8 +346,8 @@ const struct backend_ops e2b_backend = {
 	.write = e2b_input_write,
 	.can_write = e2b_input_can_write,
 	.close_input = e2b_input_close,
-	.resume = e2b_command_resume,
-	.close_output = e2b_command_close_output,
+	.resume = e2b_output_resume,
+	.close_output = e2b_output_close,
 	.signal = e2b_signal,
 	.kill = e2b_kill,
 	.release = e2b_command_release,

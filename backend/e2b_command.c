@@ -143,6 +143,13 @@ void e2b_command_lose(struct e2b_command *c, const char *reason, const char *sen
 {
 	c->phase = E2B_ENDED;
 	e2b_stream_cancel(&c->stream);
+	if (c->leader_told) {
+		/* Only what children still wrote is lost, which is theirs: they go on. */
+		exec_output_end(c->base.exec, STREAM_STDOUT);
+		exec_output_end(c->base.exec, STREAM_STDERR);
+		e2b_end_check(c);
+		return;
+	}
 	exec_lost(c->base.exec, reason, "%s", sentence);
 }
 
@@ -156,58 +163,7 @@ static void began(struct e2b_command *c, uint32_t pid)
 	exec_started(c->base.exec, pid);
 }
 
-/* ---- Output ---- */
-
-/* For the end of output that a child holds open: see e2b_end.c. */
-static void note_output(struct e2b_command *c, size_t len)
-{
-	uint64_t now = monotonic_ns();
-
-	if (c->zombie_ns) {
-		c->drain_bytes += len;
-		c->drain_gap |= now - c->output_ns >= E2B_DRAIN_GAP_MS * 1000000ull;
-	}
-	c->output_ns = now;
-}
-
-/* Returns 1 when all is taken, 0 when there is no room, or -EPROTO. */
-static int take_output(struct e2b_command *c, enum stream_id stream, struct payload *payload)
-{
-	void *room;
-	size_t size;
-	ssize_t n;
-
-	note_output(c, payload->len);
-	while (payload->len) {
-		if (c->cut[stream]) {
-			payload->len = 0;
-			break;
-		}
-		size = exec_output_reserve(c->base.exec, stream, &room);
-		if (!size) {
-			c->held[stream] = true;
-			return 0;
-		}
-		n = payload_read(payload, room, size);
-		if (n < 0)
-			return (int)n;
-		exec_output_commit(c->base.exec, stream, (size_t)n);
-	}
-	c->held[stream] = false;
-	return 1;
-}
-
-static bool output_event(struct e2b_command *c, enum stream_id stream, struct payload *payload)
-{
-	int r;
-
-	if (c->phase != E2B_RUNNING)
-		return true;
-	r = take_output(c, stream, payload);
-	if (r < 0)
-		e2b_command_lose(c, "stream_closed", "e2b: a message of the output cannot be read");
-	return r != 0;
-}
+/* ---- Events ---- */
 
 static bool stream_event(struct e2b_stream *stream, struct e2b_event *event)
 {
@@ -222,9 +178,9 @@ static bool stream_event(struct e2b_stream *stream, struct e2b_event *event)
 		}
 		return true;
 	case E2B_EVENT_STDOUT:
-		return output_event(c, STREAM_STDOUT, &event->payload);
+		return e2b_output_event(c, STREAM_STDOUT, &event->payload);
 	case E2B_EVENT_STDERR:
-		return output_event(c, STREAM_STDERR, &event->payload);
+		return e2b_output_event(c, STREAM_STDERR, &event->payload);
 	case E2B_EVENT_END:
 		if (c->phase == E2B_RUNNING)
 			e2b_end_event(c, event);
@@ -233,23 +189,6 @@ static bool stream_event(struct e2b_stream *stream, struct e2b_event *event)
 		return true;
 	}
 	return true;
-}
-
-void e2b_command_resume(struct command *command, enum stream_id stream)
-{
-	struct e2b_command *c = e2b_command_of(command);
-
-	c->held[stream] = false;
-	e2b_stream_resume(&c->stream);
-}
-
-void e2b_command_close_output(struct command *command, enum stream_id stream)
-{
-	struct e2b_command *c = e2b_command_of(command);
-
-	c->cut[stream] = true;
-	if (c->held[stream])
-		e2b_command_resume(command, stream);
 }
 
 /* ---- The end of the stream ---- */
@@ -374,6 +313,7 @@ int e2b_command_start(struct backend *backend, struct exec *exec, const struct s
 	c->base = (struct command){.exec = exec, .backend = backend};
 	c->spec = spec;
 	list_init(&c->link);
+	e2b_output_init(c);
 	e2b_input_init(c);
 	e2b_end_init(c);
 	c->waiter.user = spec->user;
@@ -410,6 +350,7 @@ void e2b_command_release(struct command *command)
 		e2b_waiter_cancel(&c->waiter);
 	e2b_stream_cancel(&c->stream);
 	e2b_unary_cancel(&c->lookup);
+	e2b_output_done(c);
 	e2b_input_done(c);
 	e2b_end_done(c);
 	drop_start(c);

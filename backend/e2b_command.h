@@ -56,6 +56,9 @@ struct e2b_command {
 
 	/* Output. */
 	bool held[STREAM_COUNT];
+	struct text backlog; /* e2b_output.c's own */
+	size_t backlog_taken;
+	struct task output_task;
 	bool cut[STREAM_COUNT]; /* close_output(): thrown away from now on */
 	uint64_t output_ns;	/* when output was last taken */
 	uint64_t drain_bytes;	/* since the leader was seen to have ended */
@@ -68,9 +71,10 @@ struct e2b_command {
 	struct e2b_unary flush; /* SendSignal to a leader that has ended, or as a last resort */
 	uint64_t started_ns;
 	uint64_t zombie_ns; /* when the leader was seen to have ended; 0: not */
+	int wait_status;    /* the zombie's; -1: it cannot be seen */
+	bool leader_told;   /* exited or signaled was told, before the end event */
 	uint64_t gone_ns;   /* when it was first seen to be no process at all; 0: not */
 	uint64_t check_delay_ms;
-	uint64_t overdrawn; /* bytes that need not wait for a reader, after its end */
 	struct e2b_fate_waiter fate;
 	unsigned clean_sweeps; /* kills that found nothing left, in a row */
 	bool kill_asked;
@@ -82,11 +86,9 @@ static inline struct e2b_command *e2b_command_of(struct command *command)
 	return container_of(command, struct e2b_command, base);
 }
 
-/* backend_ops: start, resume, close_output, signal, release. */
+/* backend_ops: start, release. */
 int e2b_command_start(struct backend *backend, struct exec *exec, const struct spec *spec,
 		      struct command **ret, struct text *why);
-void e2b_command_resume(struct command *command, enum stream_id stream);
-void e2b_command_close_output(struct command *command, enum stream_id stream);
 void e2b_command_release(struct command *command);
 
 /* Frees what release() left; for the end of the backend. */
@@ -100,6 +102,27 @@ void e2b_command_refuse(struct e2b_command *c, int err, const char *sentence);
 
 /* Tells that no result will come. */
 void e2b_command_lose(struct e2b_command *c, const char *reason, const char *sentence);
+
+/* ---- e2b_output.c ---- */
+
+void e2b_output_init(struct e2b_command *c);
+void e2b_output_done(struct e2b_command *c);
+
+/* Takes output. Returns false when the rest must be offered again after a resume. */
+bool e2b_output_event(struct e2b_command *c, enum stream_id stream, struct payload *payload);
+
+/* The leader has ended: a held stream is read on, to see whether its end is near. */
+void e2b_output_look_ahead(struct e2b_command *c);
+
+/* The end has come: what is left is passed on, without waiting for a reader. */
+void e2b_output_finish(struct e2b_command *c);
+
+/* Whether a stream waits for a reader. */
+bool e2b_output_held(const struct e2b_command *c);
+
+/* backend_ops. */
+void e2b_output_resume(struct command *command, enum stream_id stream);
+void e2b_output_close(struct command *command, enum stream_id stream);
 
 /* ---- e2b_input.c ---- */
 
@@ -119,6 +142,9 @@ void e2b_end_watch(struct e2b_command *c);
 
 /* The end event has come, and all output before it was taken. */
 void e2b_end_event(struct e2b_command *c, const struct e2b_event *event);
+
+/* Nobody will read its output any more: makes envd let go of the pipes of an ended leader. */
+void e2b_end_cut(struct e2b_command *c);
 
 /* Its end was told: finds out whether processes are left. */
 void e2b_end_check(struct e2b_command *c);

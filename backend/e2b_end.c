@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "bounds.h"
 #include "e2b_command.h"
@@ -45,44 +46,30 @@ void e2b_end_watch(struct e2b_command *c)
 	arm(c, E2B_WATCH_FIRST_MS);
 }
 
-static bool held(const struct e2b_command *c)
+/*
+ * Whether all that the leader wrote has come: it is in the pipe, in envd's queue and in sockets
+ * when the leader ends. It came first, so it has passed when there was a pause since, or when more
+ * came than can have been under way. A child that writes on without a pause must not make that last
+ * for ever.
+ */
+static bool settled(const struct e2b_command *c)
 {
-	return c->held[STREAM_STDOUT] || c->held[STREAM_STDERR];
+	uint64_t quiet = ms_since(MAX(c->output_ns, c->zombie_ns));
+
+	if (e2b_output_held(c))
+		return false;
+	return quiet >= E2B_DRAIN_GAP_MS || c->drain_gap || c->drain_bytes >= E2B_IN_FLIGHT_MAX ||
+	       ms_since(c->zombie_ns) >= 5 * c->base.backend->settings->drain_limit_ms;
 }
 
-/*
- * What the leader wrote before it ended is on its way: in the pipe, in envd's queue, in sockets.
- * It does not wait for a reader beyond the bound of what that can be.
- */
-static void overdraw(struct e2b_command *c)
-{
-	for (int i = 0; i < STREAM_COUNT; i++) {
-		if (!c->held[i] || c->overdrawn >= E2B_IN_FLIGHT_MAX)
-			continue;
-		c->overdrawn += DRAIN_ALLOWANCE;
-		exec_output_overdraw(c->base.exec, (enum stream_id)i, DRAIN_ALLOWANCE);
-		e2b_command_resume(&c->base, (enum stream_id)i);
-	}
-}
-
-/*
- * Whether a child's output may be cut off: it was quiet, or the limit has come. Even then the
- * leader's own bytes, which come first, must have passed: when more came than can have been under
- * way, or when there was a gap, they have.
- */
+/* The core's own rule for children that hold output open, for a leader that cannot be told yet. */
 static bool drained(const struct e2b_command *c)
 {
 	const struct settings *settings = c->base.backend->settings;
-	uint64_t elapsed = ms_since(c->zombie_ns);
 	uint64_t quiet = ms_since(MAX(c->output_ns, c->zombie_ns));
 
-	if (held(c))
-		return false;
-	if (quiet >= settings->drain_quiet_ms)
-		return true;
-	return elapsed >= settings->drain_limit_ms &&
-	       (c->drain_gap || c->drain_bytes >= E2B_IN_FLIGHT_MAX ||
-		elapsed >= 5 * settings->drain_limit_ms);
+	return quiet >= settings->drain_quiet_ms ||
+	       ms_since(c->zombie_ns) >= settings->drain_limit_ms;
 }
 
 static void flush_done(struct e2b_unary *u, const struct e2b_fault *fault)
@@ -106,15 +93,46 @@ static void send_kill(struct e2b_command *c)
 	e2b_unary_begin(&c->flush);
 }
 
+static void tell_leader(struct e2b_command *c)
+{
+	int status = c->wait_status;
+
+	c->leader_told = true;
+	if (WIFSIGNALED(status))
+		exec_signaled(c->base.exec, WTERMSIG(status));
+	else
+		exec_exited(c->base.exec, WEXITSTATUS(status));
+}
+
+static bool cut(const struct e2b_command *c)
+{
+	return c->cut[STREAM_STDOUT] && c->cut[STREAM_STDERR];
+}
+
+/*
+ * The leader has ended and a child holds its output open. When the leader's end can be seen, it is
+ * told, and the exec cuts the output off by its rules; when not, envd is made to tell it, which
+ * cuts the output off, so the same rules come before that.
+ */
 static void drain(struct e2b_command *c)
 {
-	overdraw(c);
-	if (drained(c)) {
+	bool can_tell = c->wait_status >= 0;
+
+	e2b_output_look_ahead(c);
+	if (!c->leader_told && can_tell && settled(c))
+		tell_leader(c);
+	if (c->leader_told ? cut(c) : !can_tell && settled(c) && drained(c)) {
 		send_kill(c);
 		arm(c, E2B_FLUSH_RETRY_MS);
-	} else {
+	} else if (!c->leader_told) {
 		arm(c, E2B_DRAIN_STEP_MS);
 	}
+}
+
+void e2b_end_cut(struct e2b_command *c)
+{
+	if (c->phase == E2B_RUNNING && c->leader_told && cut(c))
+		arm(c, 0);
 }
 
 /* The process is gone and envd must know it, but the stream says nothing. */
@@ -123,22 +141,24 @@ static void wait_for_end(struct e2b_command *c)
 	uint64_t heard_ns = MAX(c->stream.heard_ns, c->output_ns);
 	uint64_t silent = ms_since(MAX(heard_ns, c->gone_ns));
 
-	overdraw(c);
-	if (!held(c) && silent >= E2B_SILENCE_MS)
+	e2b_output_look_ahead(c);
+	if (!e2b_output_held(c) && silent >= E2B_SILENCE_MS)
 		e2b_command_lose(c, "stream_closed",
 				 "e2b: the process has ended, but envd did not tell how");
 	else
-		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_WATCH);
+		arm(c, E2B_WATCH_FIRST_MS);
 }
 
-static void watch_done(struct e2b_command *c, char state, const struct e2b_fault *fault)
+static void watch_done(struct e2b_command *c, char state, int status, const struct e2b_fault *fault)
 {
 	if (c->phase != E2B_RUNNING)
 		return;
 	if (fault && fault->sandbox_gone && !e2b_fate_asked(&c->fate))
 		e2b_fate_ask(c->sandbox, &c->fate);
-	if (!fault && state == 'Z' && !c->zombie_ns)
+	if (!fault && state == 'Z' && !c->zombie_ns) {
 		c->zombie_ns = monotonic_ns();
+		c->wait_status = status;
+	}
 	if (!fault && state == '-' && !c->gone_ns)
 		c->gone_ns = monotonic_ns();
 	if (c->kill_confirmed)
@@ -159,7 +179,7 @@ void e2b_end_check(struct e2b_command *c)
 	arm(c, c->check_delay_ms);
 }
 
-static void check_done(struct e2b_command *c, unsigned left, const struct e2b_fault *fault)
+static void check_done(struct e2b_command *c, int left, const struct e2b_fault *fault)
 {
 	if (c->phase != E2B_ENDED)
 		return;
@@ -173,14 +193,14 @@ static void check_done(struct e2b_command *c, unsigned left, const struct e2b_fa
 	arm(c, c->check_delay_ms);
 }
 
-static void job_done(struct e2b_job *job, char state, unsigned left, const struct e2b_fault *fault)
+static void job_done(struct e2b_job *job, char state, int number, const struct e2b_fault *fault)
 {
 	struct e2b_command *c = container_of(job, struct e2b_command, job);
 
 	if (job->kind == E2B_JOB_WATCH)
-		watch_done(c, state, fault);
+		watch_done(c, state, number, fault);
 	else
-		check_done(c, left, fault);
+		check_done(c, number, fault);
 }
 
 /* ---- The end ---- */
@@ -196,7 +216,7 @@ void e2b_end_event(struct e2b_command *c, const struct e2b_event *event)
 	int signo = e2b_event_signal(event);
 	char why[200];
 
-	if (!event->exited && signo <= 0) {
+	if (!event->exited && signo <= 0 && !c->leader_told) {
 		snprintf(why, sizeof(why),
 			 "e2b: envd tells of an end that is neither an exit nor a "
 			 "known signal: code %d, \"%s\"",
@@ -204,11 +224,12 @@ void e2b_end_event(struct e2b_command *c, const struct e2b_event *event)
 		e2b_command_lose(c, "unknown_end", why);
 		return;
 	}
+	e2b_output_finish(c);
 	c->phase = E2B_ENDED;
 	end_streams(c);
-	if (event->exited)
+	if (!c->leader_told && event->exited)
 		exec_exited(c->base.exec, event->exit_code & 0xff);
-	else
+	else if (!c->leader_told)
 		exec_signaled(c->base.exec, signo);
 	if (c->kill_confirmed)
 		gone(c);
@@ -221,13 +242,14 @@ static void end_without_event(struct e2b_command *c)
 {
 	e2b_stream_cancel(&c->stream);
 	end_streams(c);
-	exec_signaled(c->base.exec, SIGKILL);
+	if (!c->leader_told)
+		exec_signaled(c->base.exec, SIGKILL);
 	gone(c);
 }
 
 /* ---- Killing ---- */
 
-static void kill_done(struct e2b_job *job, char state, unsigned left, const struct e2b_fault *fault)
+static void kill_done(struct e2b_job *job, char state, int left, const struct e2b_fault *fault)
 {
 	struct e2b_command *c = container_of(job, struct e2b_command, kill_job);
 	struct exec *exec = c->base.exec;
@@ -241,7 +263,7 @@ static void kill_done(struct e2b_job *job, char state, unsigned left, const stru
 		exec_kill_failed(exec, fault->err, "%s", fault->text);
 	} else if (left) {
 		exec_kill_failed(exec, -EBUSY,
-				 "e2b: %u processes are left in sandbox %s after SIGKILL", left,
+				 "e2b: %d processes are left in sandbox %s after SIGKILL", left,
 				 c->sandbox->id);
 	} else if (c->phase == E2B_STARTING) {
 		exec_kill_failed(

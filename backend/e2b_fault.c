@@ -15,6 +15,9 @@ static int error_of_code(const struct e2b_error *error)
 {
 	const char *code = error->code;
 
+	/* execve(2)'s own word, of the wrapper or of the shell around it. */
+	if (says(error, "argument list too long"))
+		return -E2BIG;
 	if (strcmp(code, "invalid_argument") == 0)
 		return says(error, "cwd") || says(error, "home") || says(error, "not exist")
 			       ? -ENOENT
@@ -129,9 +132,9 @@ void e2b_fault_of_answer(struct e2b_fault *fault, const char *what, const struct
 	fault->sandbox_gone = call->status == 502 && says(&fault->error, "sandbox was not found");
 	if (fault->sandbox_gone)
 		fault->err = -ENXIO;
-	fault->unsure =
-		err < 0 || (call->status >= 502 && call->status <= 504 && !fault->sandbox_gone &&
-			    !says(&fault->error, "port is not open"));
+	fault->unsure = err < 0 || call->status == 200 ||
+			(call->status >= 500 && !fault->sandbox_gone &&
+			 !says(&fault->error, "port is not open"));
 	if (call->status == 200)
 		snprintf(fault->error.message, sizeof(fault->error.message),
 			 "the answer is \"%s\", not a stream", call->content_type);

@@ -8,15 +8,20 @@
 #include "e2b_sandbox.h"
 #include "log.h"
 
+static const char letters[] = {[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2B_JOB_KILL] = 'k'};
+
 /*
- * Arguments: KIND:PID:MARK, of digits and letters only. Answers MARK STATE COUNT for
- * each, then "end". Only the shell's own kill is used, on ids that were checked: the
- * program of that name takes a negative id differently from one version to the next.
+ * Arguments: KIND:PID:MARK, of digits and letters only. Answers each with
+ * itself, STATE and NUMBER, then "end". Only the shell's own kill is used, on ids that were
+ * checked: the program of that name takes a negative id differently from one version to the next.
  *
  * The mark is found with one grep over all environments. A session counts when its leader carries
  * the mark, or is a zombie, or has been waited for: any other process of that number is
  * somebody else's. A process is missed while it is within execve(2), when it
  * has no environment for a moment; so a kill needs two passes that find nothing.
+ *
+ * The last field of /proc/PID/stat is the wait status of a zombie, and 0 for those who may not see
+ * it: so it counts only with CAP_SYS_PTRACE (bit 19 of CapEff).
  */
 static const char sweep_text[] =
 	"command -v grep >/dev/null && [ -r /proc/$$/environ ] || exit 3\n"
@@ -57,20 +62,30 @@ static const char sweep_text[] =
 	"		hits=\"$hits$mark:$pid \"\n"
 	"		case $kills in *\" $mark \"*)\n"
 	"			again=1\n"
-	"			case $sessions in *\" $pid=$mark \"*) kill -s KILL -- \"-$pid\" ;; "
-	"esac\n"
+	"			case $sessions in\n"
+	"			*\" $pid=$mark \"*) kill -s KILL -- \"-$pid\" ;;\n"
+	"			esac\n"
 	"			kill -s KILL \"$pid\" ;;\n"
 	"		esac\n"
 	"	done 2>/dev/null\n"
 	"	IFS=' '\n"
 	"}\n"
-	"marks=' ' kills=' ' sessions=' ' others=\n"
+	"marks=' ' kills=' ' sessions=' ' others= may=\n"
+	"while read -r key value; do\n"
+	"	case $key$value in CapEff:*[89a-f]???\?) may=1 ;; esac\n"
+	"done </proc/$$/status\n"
 	"for job; do\n"
 	"	rest=${job#?:} pid=${rest%%:*} mark=${rest#*:}\n"
 	"	state \"$pid\"\n"
-	"	case $job in w:*) echo \"$mark $s 0\"; continue ;; k:*) kills=\"$kills$mark \" ;; "
-	"esac\n"
-	"	marks=\"$marks$mark \" others=\"$others$mark:$s \"\n"
+	"	case $job in\n"
+	"	w:*)\n"
+	"		code=-1\n"
+	"		[ \"$may\" ] && [ \"$s\" = Z ] && code=${line##* }\n"
+	"		echo \"$job $s $code\"\n"
+	"		continue ;;\n"
+	"	k:*) kills=\"$kills$mark \" ;;\n"
+	"	esac\n"
+	"	marks=\"$marks$mark \" others=\"$others$job:$s \"\n"
 	"	[ \"$pid\" -gt 1 ] && sessions=\"$sessions$pid=$mark \"\n"
 	"done\n"
 	"tries=0 clean=0\n"
@@ -81,11 +96,12 @@ static const char sweep_text[] =
 	"	tries=$((tries + 1))\n"
 	"	[ $tries -lt 4 ] || sleep 0.05 2>/dev/null || sleep 1\n"
 	"done\n"
-	"for job in $others; do\n"
-	"	count=0\n"
-	"	for hit in $hits; do case $hit in \"${job%%:*}:\"*) count=$((count + 1)) ;; esac; "
+	"for other in $others; do\n"
+	"	job=${other%:*} mark=${other#*:*:} count=0\n"
+	"	mark=${mark%:*}\n"
+	"	for hit in $hits; do case $hit in \"$mark:\"*) count=$((count + 1)) ;; esac; "
 	"done\n"
-	"	echo \"${job%%:*} ${job#*:} $count\"\n"
+	"	echo \"$job ${other##*:} $count\"\n"
 	"done\n"
 	"echo end\n";
 
@@ -96,19 +112,18 @@ static void begin(struct e2b_sweeper *sweeper);
 static void answer_line(struct e2b_sweeper *sweeper, const char *line)
 {
 	char mark[E2B_MARK_LEN + 1];
+	char letter;
 	char state;
-	unsigned left;
+	int number;
 
-	if (sscanf(line, "%32s %c %u", mark, &state, &left) != 3)
+	if (sscanf(line, "%c:%*u:%32s %c %d", &letter, mark, &state, &number) != 4)
 		return;
 	list_for_each (job, &sweeper->asked, struct e2b_job, link) {
-		bool watch = job->kind == E2B_JOB_WATCH;
-
-		if (job->answered || strcmp(job->mark, mark) != 0)
+		if (letters[job->kind] != letter || strcmp(job->mark, mark) != 0)
 			continue;
 		job->answered = true;
 		job->state = state;
-		job->left = watch ? 0 : left;
+		job->number = number;
 		return;
 	}
 }
@@ -139,7 +154,7 @@ static void tell(struct e2b_sweeper *sweeper, const struct e2b_fault *fault)
 		const struct e2b_fault *why = fault ? fault : job->answered ? NULL : &no_answer;
 
 		list_remove(&job->link);
-		job->done(job, job->state, job->left, why);
+		job->done(job, job->state, job->number, why);
 	}
 }
 
@@ -173,8 +188,6 @@ static void script_done(struct e2b_script *script, int exit_code, const struct e
 /* Moves jobs to `asked`. Their arguments stay in one text that must not move: sized first. */
 static int take_jobs(struct e2b_sweeper *sweeper)
 {
-	static const char letters[] = {
-		[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2B_JOB_KILL] = 'k'};
 	struct e2b_script *script = &sweeper->script;
 	size_t offsets[E2B_SCRIPT_ARGS_MAX];
 

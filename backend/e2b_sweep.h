@@ -31,16 +31,17 @@ struct e2b_job {
 	const char *mark; /* must live until done() */
 	/*
 	 * fault is NULL: state is the leader's in /proc/PID/stat ('Z': zombie, '-': no such
-	 * process), left the number of living processes (not for WATCH).
+	 * process); number is how many processes live, and for WATCH the zombie's wait
+	 * status, -1 when that cannot be seen.
 	 */
-	void (*done)(struct e2b_job *job, char state, unsigned left, const struct e2b_fault *fault);
+	void (*done)(struct e2b_job *job, char state, int number, const struct e2b_fault *fault);
 
 	/* e2b_sweep.c's own. */
 	struct list link;
 	enum e2b_job_kind kind;
 	bool answered;
 	char state;
-	unsigned left;
+	int number;
 };
 
 struct e2b_sweeper {
