@@ -1,7 +1,5 @@
 /* The target via:COMMAND PREFIX: opening, closing, and what it can do. */
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,28 +8,13 @@
 
 extern const struct backend_ops via_backend;
 
-/* A relative path would mean another program once the daemon has left its directory. */
-static int anchor_program(char **program, struct text *why)
-{
-	AUTO_FREE char *cwd = NULL;
-	char *path;
-
-	if (**program == '/' || !strchr(*program, '/'))
-		return 0;
-	cwd = realpath(".", NULL);
-	if (!cwd || asprintf(&path, "%s/%s", cwd, *program) < 0)
-		return text_fail(why, -ENOMEM, "via: cannot make the path %s absolute", *program);
-	free(*program);
-	*program = path;
-	return 0;
-}
-
 static void via_close(struct backend *backend)
 {
 	struct via *via = container_of(backend, struct via, base);
 
 	keeper_close(via->keeper);
 	words_free(via->prefix);
+	free(via->directory);
 	free(via->base.target);
 	free(via);
 }
@@ -41,13 +24,17 @@ static int fill(struct via *via, const struct backend_args *args, struct text *w
 	struct inherited inherited;
 	int err = words_split(args->address, &via->prefix, why);
 
-	if (err == 0)
-		err = anchor_program(&via->prefix[0], why);
 	if (err < 0)
 		return err;
 	via->base.target = strdup(args->target);
-	if (!via->base.target)
+	via->directory = getcwd(NULL, 0);
+	/* It may have been removed. */
+	if (!via->directory)
+		via->directory = strdup("/");
+	if (!via->base.target || !via->directory)
 		return text_fail(why, -ENOMEM, "via: no memory");
+	inherited.directory = via->directory;
+	/* Before the daemon raises its own. */
 	if (getrlimit(RLIMIT_NOFILE, &inherited.nofile) < 0 ||
 	    getrlimit(RLIMIT_CORE, &inherited.core) < 0)
 		return text_fail(why, -errno, "via: cannot read limits: %s", strerror(errno));

@@ -14,6 +14,7 @@
 struct via {
 	struct backend base;
 	char **prefix;
+	char *directory; /* where the mount was made: the prefix starts there */
 	struct keeper *keeper;
 };
 
