@@ -354,6 +354,7 @@ def test_an_interrupted_writer_leaves_a_whole_stream(fake):
         "    n = libc.write(fd, data[done:], len(data) - done)\n"
         "    if n > 0: done += n\n"
         "    elif ctypes.get_errno() != 4: sys.exit(str(ctypes.get_errno()))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\n"
     )
     data = os.urandom(500_000)
     source = fake.path.parent / "data"
