@@ -173,6 +173,10 @@ int entry_new(struct mount *mount, const char *name, uid_t uid, gid_t gid, struc
 	AUTO_FREE char *copy = strdup(name);
 	int err = check_name(t, name);
 
+	/* Those that are removed and still being killed count no more: their room is free at once.
+	 */
+	if (!err && t->count >= mount->settings.execs)
+		err = -ENOSPC;
 	if (!err && (!e || !copy))
 		err = -ENOMEM;
 	if (!err)

@@ -135,7 +135,7 @@ void exec_table_init(struct exec_table *t, struct backend *backend, struct loop 
 /* Lets go of every command and frees every exec, whatever holds it: at the very end. */
 void exec_table_done(struct exec_table *t);
 
-/* Makes an exec with one hold, the caller's. Returns 0, -ENOSPC (too many) or -ENOMEM. */
+/* Makes an exec with one hold, the caller's. Returns 0 or -ENOMEM. */
 int exec_new(struct exec_table *t, void *owner, const char *name, struct exec **ret);
 
 /* Keeps it from being freed; lets go of it again. It may be freed at the end of this turn. */

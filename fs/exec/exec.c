@@ -29,11 +29,8 @@ void exec_table_init(struct exec_table *t, struct backend *backend, struct loop 
 
 int exec_new(struct exec_table *t, void *owner, const char *name, struct exec **ret)
 {
-	struct exec *exec;
+	struct exec *exec = calloc(1, sizeof(*exec));
 
-	if (t->count >= t->settings->execs)
-		return -ENOSPC;
-	exec = calloc(1, sizeof(*exec));
 	if (!exec)
 		return -ENOMEM;
 	exec->table = t;
