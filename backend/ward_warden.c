@@ -23,7 +23,7 @@ static int start(struct keeper_process *k, struct ward *ward, struct spawn *s)
 	theirs = pair[1];
 	err = ward_watch(k, ward, EPOLLIN);
 	if (err == 0) {
-		ward->pid = fork();
+		ward->pid = _Fork();
 		if (ward->pid == 0)
 			warden_run(theirs, s);
 		if (ward->pid > 0)

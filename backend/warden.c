@@ -104,7 +104,7 @@ _Noreturn void warden_run(int socket, struct spawn *s)
 	sigaddset(&children, SIGCHLD);
 	w.signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
 	s->parent = getpid();
-	w.leader = w.signals < 0 ? -1 : fork();
+	w.leader = w.signals < 0 ? -1 : _Fork();
 	if (w.leader == 0)
 		spawn(s);
 	if (w.leader < 0) {

@@ -69,7 +69,7 @@
 #define PIPE_BYTES_DEFAULT (64 * KIB)
 #define PIPE_BYTES_GROWN (1 * MIB)
 /* Output read from one command before the loop goes on with the next. */
-#define READ_TURN_BYTES (1 * MIB)
+#define READ_TURN_BYTES (256 * KIB)
 
 /* The strings of a local command go to the keeper in the message up to this, else in a memfd. */
 #define KEEPER_INLINE_BYTES (32 * KIB)
