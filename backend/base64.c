@@ -74,16 +74,12 @@ static ssize_t decode_tail(struct payload *p, uint8_t *out)
 	return (ssize_t)len - 1;
 }
 
-static ssize_t decode(struct payload *p, uint8_t *out, size_t size)
+/* Whole blocks, as far as there are and fit. Returns the bytes written. */
+static ssize_t decode_blocks(struct payload *p, uint8_t *out, size_t size)
 {
 	const uint8_t *in = (const uint8_t *)p->data;
-	size_t blocks;
-	ssize_t tail = 0;
+	size_t blocks = MIN(p->len / 4, size / 3);
 
-	if (p->len % 4 == 0)
-		for (int i = 0; i < 2 && p->len && p->data[p->len - 1] == '='; i++)
-			p->len--;
-	blocks = MIN(p->len / 4, size / 3);
 	for (size_t i = 0; i < blocks; i++, in += 4, out += 3) {
 		unsigned a = digits[in[0]], b = digits[in[1]];
 		unsigned c = digits[in[2]], d = digits[in[3]];
@@ -97,12 +93,57 @@ static ssize_t decode(struct payload *p, uint8_t *out, size_t size)
 	}
 	p->data += blocks * 4;
 	p->len -= blocks * 4;
-	if (p->len && p->len < 4 && size - blocks * 3 >= 2) {
-		tail = decode_tail(p, out);
-		if (tail < 0)
-			return tail;
+	return (ssize_t)(blocks * 3);
+}
+
+/*
+ * What is left of the first block, or of the tail, as far as it fits. The block stays in the
+ * payload until its last byte was given.
+ */
+static ssize_t decode_part(struct payload *p, uint8_t *out, size_t size)
+{
+	struct payload block = {.data = p->data, .len = MIN(p->len, (size_t)4)};
+	size_t digit_count = block.len;
+	uint8_t bytes[3];
+	ssize_t n = block.len == 4 ? decode_blocks(&block, bytes, sizeof(bytes))
+				   : decode_tail(&block, bytes);
+	size_t part;
+
+	if (n < 0)
+		return n;
+	part = MIN((size_t)n - p->given, size);
+	memcpy(out, bytes + p->given, part);
+	p->given += part;
+	if (p->given == (size_t)n) {
+		p->data += digit_count;
+		p->len -= digit_count;
+		p->given = 0;
 	}
-	return (ssize_t)(blocks * 3) + tail;
+	return (ssize_t)part;
+}
+
+static void drop_padding(struct payload *p)
+{
+	if (p->len % 4 == 0)
+		for (int i = 0; i < 2 && p->len && p->data[p->len - 1] == '='; i++)
+			p->len--;
+}
+
+static ssize_t decode(struct payload *p, uint8_t *out, size_t size)
+{
+	size_t done = 0;
+
+	drop_padding(p);
+	while (p->len && done < size) {
+		bool whole = !p->given && p->len >= 4 && size - done >= 3;
+		ssize_t n = whole ? decode_blocks(p, out + done, size - done)
+				  : decode_part(p, out + done, size - done);
+
+		if (n < 0)
+			return n;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
 }
 
 ssize_t payload_read(struct payload *p, void *buf, size_t size)

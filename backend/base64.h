@@ -18,11 +18,11 @@ struct payload {
 	const char *data;
 	size_t len;
 	bool base64;
+	size_t given; /* payload_read()'s own: bytes of the first base64 block that were taken */
 };
 
 /*
  * Moves up to size bytes into buf and advances the payload. Returns the number of bytes:
- * fewer than size only at the end of the payload, or when a base64 payload is asked for fewer than
- * three at a time; or -EPROTO: not base64.
+ * fewer than size only at the end of the payload, whose len is 0 then; or -EPROTO: not base64.
  */
 ssize_t payload_read(struct payload *p, void *buf, size_t size);
