@@ -277,9 +277,10 @@ def test_an_open_reader_that_is_behind_keeps_its_bytes(mounted):
     mount = mounted(*SMALL)
     with mount.new() as e:
         e.spec(["seq", "1", "300000"])
-        with open(e / "stdout", "rb", buffering=0) as slow:
+        # Both open it before any byte can have been given up.
+        with open(e / "stdout", "rb", buffering=0) as slow, open(e / "stdout", "rb") as other:
             first = slow.read(7)
-            with child("cat", e / "stdout", stdout=subprocess.DEVNULL) as fast:
+            with child("cat", stdin=other, stdout=subprocess.DEVNULL) as fast:
                 blocked(fast.pid)  # it has all there is; the slow reader holds the command back
                 assert e.size() <= 300 << 10
                 rest = b"".join(iter(lambda: slow.read(1 << 20), b""))
@@ -366,4 +367,5 @@ def test_tail_and_head_of_a_growing_stream(mount, job):
     job.spec(["sh", "-c", "seq 1 10; read x; seq 11 20"])
     assert call(["head", "-n", "3", job / "stdout"]) == b"1\n2\n3\n"
     job.append("stdin", b"\n")
+    assert job.result() == "0"  # tail looks back from the size it finds
     assert call(["tail", "-n", "2", job / "stdout"]) == b"19\n20\n"
