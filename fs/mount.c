@@ -111,6 +111,15 @@ static void on_signal(struct source *source, uint32_t events)
 	end(m);
 }
 
+static void on_gone(struct mount_watch *watch)
+{
+	struct mount *m = container_of(watch, struct mount, watch);
+
+	log_info("%s was unmounted: ending", m->mountpoint);
+	m->taken_away = true;
+	end(m);
+}
+
 /* ---- Setting up ---- */
 
 /* Commas would end the option, and a backslash keeps them for libfuse. */
@@ -210,6 +219,7 @@ int mount_open(struct mount *m, struct text *why)
 	m->gid = getgid();
 	m->fuse_source.fd = -1;
 	m->signal_source.fd = -1;
+	m->watch.source.fd = -1;
 	m->ending_timer.fire = ending_fired;
 	clock_gettime(CLOCK_REALTIME, &m->since);
 	list_init(&m->handles);
@@ -237,6 +247,9 @@ int mount_open(struct mount *m, struct text *why)
 		err = watch_requests(m);
 	if (!err)
 		err = invalidator_new(m->session, &m->invalidator);
+	m->watch.gone = on_gone;
+	if (!err && mount_watch_open(&m->watch, m->loop, m->mountpoint) < 0)
+		log_debug("the list of mounts is not watched: is /proc there?");
 	if (err < 0)
 		return text_fail(why, err, "cannot serve %s: %s", m->mountpoint, strerror(-err));
 	return 0;
@@ -267,7 +280,8 @@ void mount_close(struct mount *m)
 	loop_unwatch(&m->fuse_source);
 	loop_unwatch(&m->signal_source);
 	close_fd(&m->signal_source.fd);
-	if (m->session)
+	mount_watch_close(&m->watch);
+	if (m->session && !m->taken_away)
 		fuse_session_unmount(m->session);
 	invalidator_free(m->invalidator);
 	list_for_each_safe (h, &m->handles, struct handle, link)

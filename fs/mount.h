@@ -15,6 +15,7 @@
 #include "exec.h"
 #include "fuse.h"
 #include "loop.h"
+#include "mount_watch.h"
 #include "text.h"
 
 #define INFO_NAME ".spawnfs"
@@ -34,6 +35,8 @@ struct mount {
 	struct fuse_buf request; /* the one receive buffer */
 	struct source fuse_source;
 	struct source signal_source;
+	struct mount_watch watch;
+	bool taken_away; /* from this namespace: what is mounted there now is another's */
 	struct invalidator *invalidator;
 	struct list handles; /* struct handle: every open file */
 	char *bounce;	     /* TRANSFER_BYTES_MAX, made when first needed */

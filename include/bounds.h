@@ -95,6 +95,8 @@
 
 /* The largest READ and WRITE asked of the kernel: its own limit of 256 pages. */
 #define TRANSFER_BYTES_MAX (1 * MIB)
+/* After the list of mounts has changed, it is looked at once in this time. */
+#define MOUNT_LOOK_MS 50
 /* How long the loop polls before it sleeps. */
 #define SPIN_NS_DEFAULT 30000
 
