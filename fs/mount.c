@@ -115,6 +115,8 @@ static void on_gone(struct mount_watch *watch)
 {
 	struct mount *m = container_of(watch, struct mount, watch);
 
+	if (m->ending)
+		return;
 	log_info("%s was unmounted: ending", m->mountpoint);
 	m->taken_away = true;
 	end(m);
@@ -274,6 +276,22 @@ static void answer_all(struct mount *m)
 	}
 }
 
+/*
+ * Closes /dev/fuse, so that the copies in other namespaces end too. libfuse must not unmount what
+ * is on the mountpoint now, which may be another's: it leaves it alone when a poll of its
+ * descriptor gives POLLERR, as a pipe without a reader does.
+ */
+static void disconnect(struct mount *m)
+{
+	int pipe_ends[2];
+
+	if (pipe2(pipe_ends, O_CLOEXEC) < 0)
+		return;
+	close(pipe_ends[0]);
+	dup3(pipe_ends[1], fuse_session_fd(m->session), O_CLOEXEC);
+	close(pipe_ends[1]);
+}
+
 void mount_close(struct mount *m)
 {
 	answer_all(m);
@@ -281,7 +299,9 @@ void mount_close(struct mount *m)
 	loop_unwatch(&m->signal_source);
 	close_fd(&m->signal_source.fd);
 	mount_watch_close(&m->watch);
-	if (m->session && !m->taken_away)
+	if (m->taken_away)
+		disconnect(m);
+	if (m->session)
 		fuse_session_unmount(m->session);
 	invalidator_free(m->invalidator);
 	list_for_each_safe (h, &m->handles, struct handle, link)
