@@ -9,9 +9,7 @@ extern const struct backend_ops local_backend;
 extern const struct backend_ops via_backend;
 
 const struct backend_ops *const backends[] = {
-	&local_backend,
-	&e2b_backend,
-	&via_backend,
+	&local_backend, &e2b_backend, &via_backend,
 #ifdef WITH_FAKE
 	&fake_backend,
 #endif
