@@ -51,6 +51,7 @@ int keeper_take_slot(struct keeper *k, struct kept *kept)
 	kept->slot = k->next_free++;
 	kept->keeper = k;
 	kept->ended = false;
+	kept->due = 0;
 	k->taken[kept->slot] = true;
 	k->slots[kept->slot] = kept;
 	return 0;

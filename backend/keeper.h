@@ -38,6 +38,7 @@ struct kept {
 
 	struct keeper *keeper; /* the keeper's own: NULL when not in its care */
 	uint32_t slot;
+	unsigned due; /* orders to be given, as bits of enum keeper_order */
 	bool ended;
 };
 

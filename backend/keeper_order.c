@@ -104,6 +104,34 @@ static int give_order(struct keeper *k, const void *packet, size_t len, const in
 	return enqueue(k, packet, len, fds, fd_count);
 }
 
+static int give_short_order(struct kept *kept, enum keeper_order what, int value)
+{
+	struct keeper_message message = {.order = what, .slot = kept->slot, .value = value};
+
+	return kept->keeper ? give_order(kept->keeper, &message, sizeof(message), NULL, 0) : 0;
+}
+
+/* These must not be lost for want of memory: what is due needs none. */
+static void give_for_certain(struct kept *kept, enum keeper_order what)
+{
+	int err = give_short_order(kept, what, 0);
+
+	if (err == 0 || err == -ESRCH)
+		return;
+	kept->due |= 1U << what;
+	timer_arm(kept->keeper->loop, &kept->keeper->retry, KEEPER_SWEEP_MS);
+}
+
+static void give_due(struct kept *kept)
+{
+	unsigned due = kept->due;
+
+	kept->due = 0;
+	for (enum keeper_order what = 0; due >> what; what++)
+		if (due >> what & 1)
+			give_for_certain(kept, what);
+}
+
 void keeper_send_orders(struct keeper *k)
 {
 	list_for_each_safe (order, &k->orders, struct order, link) {
@@ -117,21 +145,15 @@ void keeper_send_orders(struct keeper *k)
 		order_free(order);
 	}
 	loop_rewatch(&k->socket, EPOLLIN);
+	for (uint32_t i = 0; i < k->capacity; i++)
+		if (k->slots[i])
+			give_due(k->slots[i]);
 }
 
 void keeper_drop_orders(struct keeper *k)
 {
 	list_for_each_safe (order, &k->orders, struct order, link)
 		order_free(order);
-}
-
-static void give_short_order(struct kept *kept, enum keeper_order what, int value)
-{
-	struct keeper_message message = {.order = what, .slot = kept->slot, .value = value};
-
-	/* Without memory even for this, the core asks for a kill again. */
-	if (kept->keeper)
-		give_order(kept->keeper, &message, sizeof(message), NULL, 0);
 }
 
 void keeper_signal(struct kept *kept, int signo)
@@ -141,12 +163,12 @@ void keeper_signal(struct kept *kept, int signo)
 
 void keeper_kill(struct kept *kept)
 {
-	give_short_order(kept, KEEPER_KILL, 0);
+	give_for_certain(kept, KEEPER_KILL);
 }
 
 void keeper_close_input(struct kept *kept)
 {
-	give_short_order(kept, KEEPER_CLOSE_INPUT, 0);
+	give_for_certain(kept, KEEPER_CLOSE_INPUT);
 }
 
 /* ---- The start ---- */

@@ -54,59 +54,52 @@ static void started(struct local_command *c)
 	int err = local_watch_pipes(c, c->command.backend->loop);
 
 	exec_started(c->command.exec, c->pid);
-	if (err < 0)
-		exec_lost(c->command.exec, "no_watch", "cannot watch the pipes of pid %lld: %s",
-			  (long long)c->pid, strerror(-err));
+	if (err == 0)
+		return;
+	/* The one end that is told. */
+	c->kept.ended = true;
+	exec_lost(c->command.exec, "no_watch", "cannot watch the pipes of pid %lld: %s",
+		  (long long)c->pid, strerror(-err));
 }
 
 /*
- * Takes the reports of the process that becomes the command. Returns whether the start is
- * decided; after a refusal c is no more.
+ * Takes the reports of the process that becomes the command. No more come when the pipe has ended,
+ * or when the process is known to be over. Returns false when c is no more: it was refused.
  */
-static bool take_reports(struct local_command *c, bool *refused)
+static bool take_reports(struct local_command *c, bool over)
 {
 	struct spawn_report report;
 	ssize_t n;
 
 	while ((n = read(c->status.fd, &report, sizeof(report))) == sizeof(report)) {
 		if (report.stage != SPAWN_PID) {
-			*refused = true;
 			refuse(c, report.stage, report.value);
-			return true;
+			return false;
 		}
 		c->pid = report.value;
 	}
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
+	if (n < 0 && !over)
+		return true;
 	loop_unwatch(&c->status);
 	close_fd(&c->status.fd);
-	*refused = !c->pid;
-	if (c->pid)
-		started(c);
-	else
+	if (!c->pid) {
 		exec_refused(c->command.exec, -EIO, "cannot start %s: its process was lost",
 			     c->spec->argv[0]);
+		return false;
+	}
+	started(c);
 	return true;
 }
 
 static void status_ready(struct source *source, uint32_t events)
 {
-	bool refused;
-
-	take_reports(container_of(source, struct local_command, status), &refused);
+	take_reports(container_of(source, struct local_command, status), false);
 }
 
-/*
- * The keeper speaks of a process whose own reports have not been read yet. It has ended, so they
- * are complete. Returns whether it is running as far as the exec knows.
- */
-static bool decide_start(struct local_command *c)
+/* The keeper speaks of a process whose own reports have perhaps not been read yet. */
+static bool is_started(struct local_command *c)
 {
-	bool refused = false;
-
-	if (c->status.fd >= 0)
-		take_reports(c, &refused);
-	return !refused;
+	return c->status.fd < 0 || take_reports(c, true);
 }
 
 /* ---- The end ---- */
@@ -116,7 +109,7 @@ static void leader_exited(struct kept *kept, int status)
 	struct local_command *c = container_of(kept, struct local_command, kept);
 	struct exec *exec = c->command.exec;
 
-	if (!decide_start(c))
+	if (!is_started(c))
 		return;
 	local_take_rest(c);
 	if (WIFEXITED(status))
@@ -129,7 +122,7 @@ static void leader_lost(struct kept *kept)
 {
 	struct local_command *c = container_of(kept, struct local_command, kept);
 
-	if (!decide_start(c))
+	if (!is_started(c))
 		return;
 	local_take_rest(c);
 	exec_lost(c->command.exec, "keeper_died",
@@ -151,7 +144,7 @@ static void tree_gone(struct kept *kept)
 {
 	struct local_command *c = container_of(kept, struct local_command, kept);
 
-	if (!decide_start(c))
+	if (!is_started(c))
 		return;
 	c->gone = true;
 	finish(&c->finish);

@@ -163,7 +163,7 @@ int walk_kill_chosen(pid_t root, enum walk_choice (*choose)(pid_t pid, void *arg
 	int err = add_children(&tree, root);
 	int killed;
 
-	for (size_t i = 0; err == 0 && i < tree.count; i++) {
+	for (size_t i = 0; err == 0 && i < tree.count && i < WALK_CHOOSE_MAX; i++) {
 		enum walk_choice choice = choose(tree.pids[i], arg);
 
 		if (choice == WALK_KILL)

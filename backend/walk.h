@@ -27,5 +27,8 @@ enum walk_choice {
 	WALK_SKIP, /* nor at its children */
 };
 
-/* Kills those descendants of root that are chosen. Returns as above. */
+/*
+ * Kills those descendants of root that are chosen, without stopping the others: it looks at
+ * WALK_CHOOSE_MAX of them at most, for there may be no last one. Returns as above.
+ */
 int walk_kill_chosen(pid_t root, enum walk_choice (*choose)(pid_t pid, void *arg), void *arg);

@@ -80,6 +80,8 @@
 #define KEEPER_SWEEP_MS 20
 /* A walk over a tree that keeps finding new processes goes on to kill after this many rounds. */
 #define WALK_ROUNDS_MAX 1000
+/* Of a tree in a cgroup, so many processes are asked whether they have left it. */
+#define WALK_CHOOSE_MAX 10000
 
 /* What a prefix says on its own account (via:) and is kept for a sentence. */
 #define VIA_NOISE_BYTES ((size_t)1 * KIB)
