@@ -26,7 +26,7 @@ enum via_phase {
 	VIA_LOST,  /* no word will come any more */
 };
 
-enum via_left { VIA_LEFT_UNKNOWN, VIA_LEFT_SOME, VIA_LEFT_NONE };
+enum via_left { VIA_LEFT_UNKNOWN, VIA_LEFT_HELD, VIA_LEFT_SOME, VIA_LEFT_NONE };
 
 struct via_command {
 	struct command base;

@@ -126,6 +126,7 @@ static void take_left(struct via_command *c, const char *words)
 {
 	c->left = strcmp(words, "none") == 0   ? VIA_LEFT_NONE
 		  : strcmp(words, "some") == 0 ? VIA_LEFT_SOME
+		  : strcmp(words, "held") == 0 ? VIA_LEFT_HELD
 					       : VIA_LEFT_UNKNOWN;
 }
 
@@ -371,7 +372,6 @@ static void judge_running(struct via_command *c)
 		c->phase = VIA_ENDED;
 		timer_cancel(&c->linger);
 		c->lingered = false;
-		call_close_input(&c->call);
 		if (c->signaled)
 			exec_signaled(c->base.exec, c->code);
 		else
@@ -383,16 +383,27 @@ static void judge_running(struct via_command *c)
 	}
 }
 
-/* Nobody is left who could write: the streams are complete, though their holders linger. */
+/*
+ * When nobody holds a stream it is complete, though its end has not come yet. The
+ * end of the input lets the supervisor go; a name space that would end with it, and take
+ * the children along that the command has left, is kept until they are killed.
+ */
 static void judge_ended(struct via_command *c)
 {
-	if (c->left == VIA_LEFT_NONE)
-		via_linger(c);
-	for (int i = 0; i < STREAM_COUNT; i++)
-		if (!c->stream_told[i] && (c->call.over[i] || c->left == VIA_LEFT_NONE)) {
+	bool complete = c->left == VIA_LEFT_NONE || c->left == VIA_LEFT_SOME;
+	bool done = true;
+
+	for (int i = 0; i < STREAM_COUNT; i++) {
+		if (!c->stream_told[i] && (c->call.over[i] || complete)) {
 			c->stream_told[i] = true;
 			exec_output_end(c->base.exec, (enum stream_id)i);
 		}
+		done &= c->stream_told[i] || c->cut[i];
+	}
+	if (!done || (c->own_space && c->left != VIA_LEFT_NONE))
+		return;
+	call_close_input(&c->call);
+	via_linger(c);
 }
 
 void via_judge(struct via_command *c)
@@ -415,6 +426,7 @@ void via_close_output(struct command *command, enum stream_id stream)
 
 	c->cut[stream] = true;
 	call_resume(&c->call, stream);
+	loop_defer(command->backend->loop, &c->judge_task);
 }
 
 static void judge_later(struct task *task)

@@ -57,17 +57,30 @@ static const char watcher[] =
 /*
  * One grep looks for the mark and for members of the command's session, and for this
  * shell itself: when it does not find that, it cannot look (-z is for busybox, whose grep
- * ends at a NUL without it).
+ * ends at a NUL without it). Of those that it finds, some may hold the streams.
  */
 static const char count_left[] =
+	"spawnfs_held() { for spawnfs_file in $spawnfs_left; do "
+	"spawnfs_file=${spawnfs_file#/proc/}; spawnfs_file=${spawnfs_file%%/*}; "
+	"[ \"$spawnfs_file\" = $$ ] || for spawnfs_file in /proc/\"$spawnfs_file\"/fd/*; do "
+	"if [ \"$spawnfs_file\" -ef /proc/self/fd/1 ] || "
+	"[ \"$spawnfs_file\" -ef /proc/self/fd/2 ]; then return 0; fi; done; done; return 1; }; "
 	"spawnfs_self=/proc/$$/stat; "
 	"spawnfs_left=$(grep -lsz -e \"^$$ \" -e \"SPAWNFS_EXEC=$spawnfs_exec\" "
 	"-e \"^[0-9]* (.*) [^ZX] [0-9]* [0-9]* $spawnfs_pid \" "
 	"$spawnfs_self /proc/[0-9]*/environ /proc/[0-9]*/stat 2>/dev/null); "
 	"case $spawnfs_left in "
 	"\"$spawnfs_self$spawnfs_n$spawnfs_self\") spawnfs_left=none;; "
-	"*\"$spawnfs_self\"*) spawnfs_left=some;; *) spawnfs_left=unknown;; esac; "
-	"spawnfs_mark left $spawnfs_left >&2; wait";
+	"*\"$spawnfs_self\"*) if spawnfs_held; then spawnfs_left=held; else spawnfs_left=some; "
+	"fi;; "
+	"*) spawnfs_left=unknown;; esac; "
+	"spawnfs_mark left $spawnfs_left >&2; wait; [ $spawnfs_left = none ]";
+
+/*
+ * The place may end with the supervisor (a sandbox), or the streams be cut soon after (docker): so
+ * it stays while others hold them, until its input ends.
+ */
+static const char stay[] = " || while IFS= read -r spawnfs_line; do :; done; exit 0\n";
 
 /* ---- Text ---- */
 
@@ -95,19 +108,18 @@ static int begin(struct text *ret, const char *secret)
 
 int script_supervise(struct text *ret, const char *secret, const char *mark)
 {
-	const char *const parts[] = {
-		"; ",
-		ready,
-		where,
-		place,
-		"exec 4>&1 5>&2; ",
-		command,
-		" | { exec 4>&- 5>&-; ",
-		watcher,
-		count_left,
-		"; }; exit 0\n",
-		NULL,
-	};
+	const char *const parts[] = {"; ",
+				     ready,
+				     where,
+				     place,
+				     "exec 4>&1 5>&2; ",
+				     command,
+				     " | { exec 4>&- 5>&-; ",
+				     watcher,
+				     count_left,
+				     "; }",
+				     stay,
+				     NULL};
 	int err = begin(ret, secret);
 
 	if (err == 0)

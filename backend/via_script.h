@@ -11,7 +11,9 @@
  *   stderr  place BOOT SPACE           where it runs
  *   both    exit CODE, signal NUMBER   the leader has ended, and all that it wrote to this
  *                                      stream has come
- *   stderr  left none|some|unknown     whether processes of it are left
+ *   stderr  left none|some|held|unknown   whether processes of it are left; held: and
+ *                                      have its streams open. But for none the shell then stays
+ *                                      until its input ends
  *   stderr  walk none|some|blind|elsewhere   answers script_kill()
  *   stderr  sent yes|no|elsewhere            answers script_signal()
  */
