@@ -166,10 +166,7 @@ static int reach(struct e2b *e2b, const struct address *a, struct text *why)
 		err = e2b_control_create(e2b, a->template_name, a->ttl_s, &e2b->sandbox, why);
 		if (err < 0)
 			return err;
-		e2b->sandbox->owned = true;
-		e2b->sandbox->ttl_s = a->ttl_s;
 		e2b->created = !a->keep;
-		e2b_renewal_start(e2b->sandbox);
 		log_info("e2b: made sandbox %s", e2b->sandbox->id);
 	} else if (a->id) {
 		e2b->sandbox = e2b_sandbox_get(e2b, a->id);

@@ -137,11 +137,15 @@ int e2b_control_create(struct e2b *e2b, const char *template_name, unsigned ttl_
 		answer = cJSON_ParseWithLength(text_str(&w.control.answer), w.control.answer.len);
 		id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(answer, "sandboxID"));
 		*ret = id ? e2b_sandbox_get(e2b, id) : NULL;
-		if (!*ret)
+		if (!*ret) {
 			err = text_fail(why, -EPROTO, "e2b: creating a sandbox: %s",
 					id ? "no memory" : "the answer names none");
-		else
+		} else {
+			/* Before it is learned, which starts the renewal by these. */
+			(*ret)->owned = true;
+			(*ret)->ttl_s = ttl_s;
 			err = e2b_control_learn(*ret, &w.control.answer);
+		}
 		cJSON_Delete(answer);
 	}
 	e2b_control_cancel(&w.control);

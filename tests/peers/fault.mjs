@@ -13,7 +13,8 @@
 // of a unary call; "after" how many of those go by first:
 //     cut      {bytes, how}: so many bytes of it (half of it if absent), then clean (the HTTP body
 //              ends well), close or reset
-//     replace  {flags, length, payload}: an envelope with these in its place
+//     replace  {flags, length, payload, last}: an envelope with these in its place; last: and then
+//              the response ends
 //     repeat   it comes twice
 //     append   {payload, flags, event}: an envelope after it, of a text or of an event as JSON
 //     drop     it does not come
@@ -99,9 +100,14 @@ const PARTS = {
 		setImmediate(() => cutConnection(res, plan.how ?? "reset"));
 		return undefined;
 	},
-	replace(plan, bytes) {
+	replace(plan, bytes, { res, write }) {
 		const payload = plan.payload === undefined ? bytes.subarray(5) : Buffer.from(plan.payload);
-		return envelope(plan.flags ?? bytes[0], payload, plan.length);
+		const instead = envelope(plan.flags ?? bytes[0], payload, plan.length);
+		if (!plan.last)
+			return instead;
+		write(instead);
+		setImmediate(() => cutConnection(res, "clean"));
+		return undefined;
 	},
 	repeat: (plan, bytes) => Buffer.concat([bytes, bytes]),
 	append(plan, bytes, { type }) {
@@ -159,7 +165,7 @@ function spoilPart(plan, res) {
 	res.end = (data, ...rest) => {
 		if (typeof data === "string" || data instanceof Uint8Array)
 			res.write(data);
-		if (ended && plan.fault === "cut" && plan.how === "clean" || !ended)
+		if (!ended || plan.how === "clean" || plan.last)
 			end(...rest);
 		return res;
 	};
