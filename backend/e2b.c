@@ -235,7 +235,7 @@ static int e2b_open(const struct backend_args *args, struct backend **ret, struc
 	if (err == 0)
 		err = reach(e2b, &address, why);
 	address_done(&address);
-	if (err < 0) {
+	if (err < 0 || !e2b) {
 		if (e2b)
 			e2b_close(&e2b->base);
 		return err == -ENOMEM ? text_fail(why, err, "e2b: no memory") : err;

@@ -189,7 +189,7 @@ static void script_done(struct e2b_script *script, int exit_code, const struct e
 static int take_jobs(struct e2b_sweeper *sweeper)
 {
 	struct e2b_script *script = &sweeper->script;
-	size_t offsets[E2B_SCRIPT_ARGS_MAX];
+	size_t offsets[E2B_SCRIPT_ARGS_MAX] = {0};
 
 	sweeper->args.len = 0;
 	script->arg_count = 0;

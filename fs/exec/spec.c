@@ -413,8 +413,11 @@ int spec_parse(const char *data, size_t len, struct spec **ret, struct text *why
 {
 	struct spec *spec = calloc(1, sizeof(*spec));
 	struct frame frame = {0};
-	int err = spec ? frame_feed(&frame, data, len, why) : no_memory(why);
+	int err;
 
+	if (!spec)
+		return no_memory(why);
+	err = frame_feed(&frame, data, len, why);
 	if (!err && frame.kind == FRAME_JSON && !frame.complete)
 		err = text_fail(why, -EINVAL, "spec: the JSON ends before its last bracket");
 	else if (!err && frame.kind == FRAME_JSON)

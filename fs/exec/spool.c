@@ -338,13 +338,14 @@ int spool_append(struct spool *s, const void *data, size_t len)
 		return room < 0 ? (int)room : -EAGAIN;
 	while (len) {
 		int err = make_tail(s, true);
+		struct chunk *tail = tail_of(s);
 		size_t n = MIN(len, tail_space(s));
 
-		if (err < 0) {
+		if (err < 0 || !tail) {
 			take_back(s, before);
 			return err;
 		}
-		memcpy(tail_of(s)->data + tail_of(s)->len, p, n);
+		memcpy(tail->data + tail->len, p, n);
 		filled(s, n);
 		p += n;
 		len -= n;
