@@ -133,6 +133,13 @@ static const char *search_path(char **env)
 	return PATH_UNSET;
 }
 
+/* The errors that execvp(3) passes by. */
+static bool search_goes_on(int err)
+{
+	return err == -EACCES || err == -ENOENT || err == -ENOTDIR || err == -ENAMETOOLONG ||
+	       err == -ESTALE || err == -ENODEV || err == -ETIMEDOUT;
+}
+
 /* Tries each directory of PATH; one that may not be executed is passed by, and remembered. */
 static int search(char **argv, uint32_t argc, char **env)
 {
@@ -153,10 +160,10 @@ static int search(char **argv, uint32_t argc, char **env)
 			*end++ = '/';
 		memcpy(end, argv[0], name_len + 1);
 		err = run(file, argv, argc, env);
-		if (err == -EACCES)
+		/* As in shells, a file that is hidden by its directory's mode is not found. */
+		if (err == -EACCES && access(file, F_OK) == 0)
 			found = err;
-		else if (err != -ENOENT && err != -ENOTDIR && err != -ENAMETOOLONG &&
-			 err != -ESTALE && err != -ENODEV && err != -ETIMEDOUT)
+		if (!search_goes_on(err))
 			return err;
 		if (!dir[len])
 			return found;
