@@ -26,7 +26,7 @@ enum via_phase {
 	VIA_LOST,  /* no word will come any more */
 };
 
-enum via_left { VIA_LEFT_UNKNOWN, VIA_LEFT_HELD, VIA_LEFT_SOME, VIA_LEFT_NONE };
+enum via_left { VIA_LEFT_UNTOLD, VIA_LEFT_UNKNOWN, VIA_LEFT_HELD, VIA_LEFT_SOME, VIA_LEFT_NONE };
 
 struct via_command {
 	struct command base;
@@ -76,6 +76,12 @@ void via_describe_end(struct text *ret, const struct call *call, const struct te
 /* Keeps the beginning of what a prefix says on its own account. */
 void via_keep_noise(struct text *noise, const char *data, size_t len);
 
+/* Whether the leader has ended, and nobody of the command has its streams. */
+static inline bool via_streams_complete(const struct via_command *c)
+{
+	return c->left == VIA_LEFT_NONE || c->left == VIA_LEFT_SOME;
+}
+
 /* Looks at all facts and takes the steps that follow. Reports, and may end the command. */
 void via_judge(struct via_command *c);
 
@@ -89,6 +95,7 @@ void via_release(struct command *command);
 
 /* Gives the call a last while to come to its end by itself. */
 void via_linger(struct via_command *c);
+void via_linger_fired(struct timer *timer);
 
 /*
  * The killing part of via_judge(), for a command that may have started. May end it

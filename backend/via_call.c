@@ -157,7 +157,7 @@ void call_resume(struct call *call, enum stream_id id)
 
 /* ---- Input ---- */
 
-static void input_fail(struct call *call)
+static void input_close(struct call *call)
 {
 	loop_unwatch(&call->input);
 	close_fd(&call->input.fd);
@@ -168,7 +168,7 @@ static void input_fail(struct call *call)
 static void input_wait(struct call *call)
 {
 	if (!call->input.loop && loop_watch(call->loop, &call->input, EPOLLOUT) < 0)
-		input_fail(call);
+		input_close(call);
 }
 
 /* Sends what goes ahead of the input. Returns 0 when nothing of it is left, else -errno. */
@@ -186,7 +186,7 @@ static int send_lines(struct call *call)
 	}
 	text_wipe(&call->lines);
 	if (call->input_ends)
-		call_close_input(call);
+		input_close(call);
 	return 0;
 }
 
@@ -200,7 +200,7 @@ static void input_ready(struct source *source, uint32_t events)
 	loop_unwatch(source);
 	if (err < 0 || events & EPOLLERR) {
 		err = -EPIPE;
-		input_fail(call);
+		input_close(call);
 	}
 	if (call->input_waits) {
 		call->input_waits = false;
@@ -222,7 +222,7 @@ int call_send(struct call *call, const struct text *line)
 	if (err == -EAGAIN)
 		input_wait(call);
 	else if (err < 0)
-		input_fail(call);
+		input_close(call);
 	return 0;
 }
 
@@ -237,7 +237,7 @@ ssize_t call_write(struct call *call, const void *data, size_t len)
 			n = write(call->input.fd, data, len);
 		while (n < 0 && errno == EINTR);
 		if (n < 0 && errno != EAGAIN) {
-			input_fail(call);
+			input_close(call);
 			return -EPIPE;
 		}
 	}
@@ -262,9 +262,11 @@ bool call_can_write(struct call *call)
 
 void call_close_input(struct call *call)
 {
+	if (call->input_ends)
+		return;
 	call->input_ends = true;
 	if (!call->lines.len)
-		input_fail(call);
+		input_close(call);
 }
 
 /* ---- The process ---- */

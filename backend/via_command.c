@@ -1,22 +1,15 @@
 /*
- * A command behind a prefix, from its start to its end. Marks and ends of streams only
- * change the facts; what follows from them is decided in one place, via_judge(),
- * which runs when everything that came in this turn has been taken.
+ * A command behind a prefix: its start, and what its call tells. Marks and ends of streams only
+ * change the facts; what follows from them is decided in via_judge.c.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/wait.h>
 
 #include "log.h"
 #include "via.h"
-
-static struct via *via_of(const struct via_command *c)
-{
-	return container_of(c->base.backend, struct via, base);
-}
 
 int via_random_hex(char *ret, size_t bytes)
 {
@@ -35,27 +28,6 @@ void via_keep_noise(struct text *noise, const char *data, size_t len)
 
 	/* It is only there for a sentence: without memory there is none. */
 	text_append(noise, data, MIN(len, room));
-}
-
-void via_describe_end(struct text *ret, const struct call *call, const struct text *noise)
-{
-	size_t len = noise->len;
-
-	while (len && strchr(" \r\n", noise->data[len - 1]))
-		len--;
-	if (call->start_error)
-		text_printf(ret, "it could not be run: %s", strerror(call->start_error));
-	else if (call->status >= 0 && WIFSIGNALED(call->status))
-		text_printf(ret, "it was killed by signal %d", WTERMSIG(call->status));
-	else if (call->status >= 0)
-		text_printf(ret, "it ended with status %d", WEXITSTATUS(call->status));
-	else
-		text_printf(ret, "it ended");
-	if (!len)
-		return;
-	text_printf(ret, ", saying \"");
-	text_append_printable(ret, noise->data, len);
-	text_printf(ret, "\"");
 }
 
 /* ---- Marks ---- */
@@ -128,6 +100,7 @@ static void take_left(struct via_command *c, const char *words)
 		  : strcmp(words, "some") == 0 ? VIA_LEFT_SOME
 		  : strcmp(words, "held") == 0 ? VIA_LEFT_HELD
 					       : VIA_LEFT_UNKNOWN;
+	call_resume(&c->call, STREAM_STDOUT);
 }
 
 /* The words after key and a space, or NULL. */
@@ -177,13 +150,18 @@ static bool has_room(struct call *call, enum stream_id stream)
 	return c->cut[stream] || exec_output_has_room(c->base.exec, stream);
 }
 
-/* As much as the stream has room for, to the byte. */
+/*
+ * As much as the stream has room for, to the byte. What comes on stdout behind the mark of the end
+ * is the command's children's or the prefix's: it waits until the far side has told.
+ */
 static size_t pass_on(struct via_command *c, enum stream_id stream, const char *data, size_t len)
 {
 	size_t done = 0;
 
-	if (c->cut[stream] || c->stream_told[stream])
+	if (c->cut[stream] || (c->end_seen[stream] && via_streams_complete(c)))
 		return len;
+	if (stream == STREAM_STDOUT && c->end_seen[stream] && c->left == VIA_LEFT_UNTOLD)
+		return 0;
 	while (done < len) {
 		void *room;
 		size_t n = MIN(exec_output_reserve(c->base.exec, stream, &room), len - done);
@@ -232,193 +210,7 @@ static const struct call_events events = {
 	.changed = changed,
 };
 
-/* ---- Judgement ---- */
-
-void via_linger(struct via_command *c)
-{
-	if (!timer_armed(&c->linger) && !c->lingered)
-		timer_arm(c->base.backend->loop, &c->linger, VIA_LINGER_MS);
-}
-
-/* A helper that the prefix has left behind, and that holds the streams, is not waited for. */
-static void linger_fired(struct timer *timer)
-{
-	struct via_command *c = container_of(timer, struct via_command, linger);
-
-	call_kill(&c->call);
-	c->lingered = true;
-	via_judge(c);
-}
-
-static bool call_finished(const struct via_command *c)
-{
-	return call_over(&c->call) || (c->lingered && c->call.ended);
-}
-
-static void refuse_call(struct via_command *c)
-{
-	AUTO_TEXT struct text end = {0};
-
-	via_describe_end(&end, &c->call, &c->noise);
-	exec_refused(c->base.exec, -ENXIO,
-		     "via: the prefix \"%s\" did not lead to a shell: %s; try: %s /bin/sh -c true",
-		     via_of(c)->prefix[0], text_str(&end), c->base.backend->target + 4);
-}
-
-static void refuse_command(struct via_command *c)
-{
-	if (c->refused_variable[0])
-		exec_refused(c->base.exec, c->refusal,
-			     "spec: key \"env\": the shell on the target does not let %s be set",
-			     c->refused_variable);
-	else
-		exec_refused(c->base.exec, c->refusal,
-			     "spec: key \"cwd\": cannot enter %s on the target: %s",
-			     c->spec->cwd ? c->spec->cwd : "?", strerror(-c->refusal));
-}
-
-/* The supervisor runs on both streams: it gets the command. Returns 0 or -errno. */
-static int send_command(struct via_command *c)
-{
-	struct text line = {0};
-	int err = script_become(&line, c->secret, c->spec);
-
-	c->phase = VIA_STARTING;
-	if (err == 0)
-		err = call_send(&c->call, &line);
-	text_wipe(&line);
-	return err;
-}
-
-/* Nothing of the command has been sent: whatever happens now, it never runs. */
-static bool judge_calling(struct via_command *c)
-{
-	int err;
-
-	if (call_finished(c) && c->killing) {
-		exec_refused(c->base.exec, -ECANCELED, "via: killed before it was started");
-		return true;
-	}
-	if (c->mixed) {
-		exec_refused(c->base.exec, -ENOTSUP,
-			     "via: the prefix mixes stderr into stdout: leave out what asks for a "
-			     "terminal (-t)");
-		return true;
-	}
-	if (call_finished(c)) {
-		refuse_call(c);
-		return true;
-	}
-	if (c->killing) {
-		call_kill(&c->call);
-	} else if (c->call.ended) {
-		via_linger(c);
-	} else if (c->ready[STREAM_STDOUT] && c->ready[STREAM_STDERR]) {
-		err = send_command(c);
-		if (err < 0) {
-			exec_refused(c->base.exec, err, "via: no memory to send the command");
-			return true;
-		}
-	}
-	return false;
-}
-
-/* The command has been sent; the supervisor has not said yet that it runs. */
-static bool judge_starting(struct via_command *c)
-{
-	if (c->refusal) {
-		refuse_command(c);
-		return true;
-	}
-	if (c->end_seen[STREAM_STDERR]) {
-		exec_refused(
-			c->base.exec, -EIO,
-			"via: the shell on the target did not start the command (status %d): %s",
-			c->code, text_str(&c->noise));
-		return true;
-	}
-	if (!call_finished(c)) {
-		if (c->call.ended || c->killing)
-			via_linger(c);
-		return false;
-	}
-	/* It may have started, and may run: only a kill can tell. */
-	c->phase = VIA_RUNNING;
-	exec_started(c->base.exec, 0);
-	return false;
-}
-
-static void lose(struct via_command *c)
-{
-	AUTO_TEXT struct text end = {0};
-
-	c->phase = VIA_LOST;
-	if (c->killing)
-		return;
-	via_describe_end(&end, &c->call, &c->noise);
-	exec_lost(c->base.exec, "stream_closed",
-		  "via: the prefix \"%s\" ended before the command did: %s", via_of(c)->prefix[0],
-		  text_str(&end));
-}
-
-static bool both_over(const struct via_command *c)
-{
-	return c->call.over[STREAM_STDOUT] && c->call.over[STREAM_STDERR];
-}
-
-static void judge_running(struct via_command *c)
-{
-	if (c->end_seen[STREAM_STDOUT] && c->end_seen[STREAM_STDERR]) {
-		c->phase = VIA_ENDED;
-		timer_cancel(&c->linger);
-		c->lingered = false;
-		if (c->signaled)
-			exec_signaled(c->base.exec, c->code);
-		else
-			exec_exited(c->base.exec, c->code);
-	} else if (call_finished(c) || (both_over(c) && c->call.ended)) {
-		lose(c);
-	} else if (both_over(c) || c->call.ended) {
-		via_linger(c);
-	}
-}
-
-/*
- * When nobody holds a stream it is complete, though its end has not come yet. The
- * end of the input lets the supervisor go; a name space that would end with it, and take
- * the children along that the command has left, is kept until they are killed.
- */
-static void judge_ended(struct via_command *c)
-{
-	bool complete = c->left == VIA_LEFT_NONE || c->left == VIA_LEFT_SOME;
-	bool done = true;
-
-	for (int i = 0; i < STREAM_COUNT; i++) {
-		if (!c->stream_told[i] && (c->call.over[i] || complete)) {
-			c->stream_told[i] = true;
-			exec_output_end(c->base.exec, (enum stream_id)i);
-		}
-		done &= c->stream_told[i] || c->cut[i];
-	}
-	if (!done || (c->own_space && c->left != VIA_LEFT_NONE))
-		return;
-	call_close_input(&c->call);
-	via_linger(c);
-}
-
-void via_judge(struct via_command *c)
-{
-	if (c->phase == VIA_CALLING && judge_calling(c))
-		return;
-	if (c->phase == VIA_STARTING && judge_starting(c))
-		return;
-	if (c->phase == VIA_RUNNING)
-		judge_running(c);
-	if (c->phase == VIA_ENDED)
-		judge_ended(c);
-	if (c->phase >= VIA_STARTING)
-		via_judge_kill(c);
-}
+/* ---- Start and release ---- */
 
 void via_close_output(struct command *command, enum stream_id stream)
 {
@@ -433,8 +225,6 @@ static void judge_later(struct task *task)
 {
 	via_judge(container_of(task, struct via_command, judge_task));
 }
-
-/* ---- Start and release ---- */
 
 static void command_free(struct via_command *c)
 {
@@ -456,7 +246,7 @@ int via_start(struct backend *backend, struct exec *exec, const struct spec *spe
 		return text_fail(why, -ENOMEM, "via: no memory for a command");
 	c->base = (struct command){exec, backend};
 	c->spec = spec;
-	c->linger.fire = linger_fired;
+	c->linger.fire = via_linger_fired;
 	c->look.fire = via_look_fired;
 	list_init(&c->errands);
 	task_init(&c->judge_task, judge_later);
