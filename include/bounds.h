@@ -161,6 +161,41 @@
 #define E2B_TTL_MAX_S 86400
 #define E2B_RENEW_RETRY_S 10
 
+/* ---- docker: ---- */
+
+/* An answer of the engine: its head, and its body (a container's inspection is some 10 KiB). */
+#define DOCKER_HEAD_BYTES_MAX (64 * KIB)
+#define DOCKER_BODY_BYTES_MAX (4 * MIB)
+/* What is received at a time, and how often before the loop has its turn. */
+#define DOCKER_SCRATCH_BYTES (256 * KIB)
+#define DOCKER_READS_PER_TURN 4
+/* A full backlog of the engine's socket is tried again. */
+#define DOCKER_CONNECT_TRIES 500
+#define DOCKER_CONNECT_RETRY_MS 10
+/* A plain call, which an engine under load may keep waiting. */
+#define DOCKER_CALL_MS 30000
+/* Signals to one container that wait for each other. */
+#define DOCKER_SIGNALS_MAX 16
+/* The removal of an ended command's container, and how long the end of the mount waits for it. */
+#define DOCKER_REMOVE_TRIES 20
+#define DOCKER_REMOVE_RETRY_MS 200
+#define DOCKER_CLOSE_MS 5000
+/* What the helper in a container may take to come up, or to answer; and what it may say. */
+#define DOCKER_HELPER_MS 30000
+#define DOCKER_HELPER_BYTES_MAX (64 * KIB)
+/* Looks at an exec: the delay doubles from the first to the last. */
+#define DOCKER_LOOK_FIRST_MS 2
+#define DOCKER_LOOK_LAST_MS 500
+/* Looks that fail before the result is given up. */
+#define DOCKER_LOST_LOOKS 8
+/*
+ * While output is held back: well under the 2 s after which the engine drops what a command has
+ * left (moby, daemon/monitor.go).
+ */
+#define DOCKER_HELD_LOOK_MS 250
+/* How long after its last process is gone an exec's stream must have ended. */
+#define DOCKER_END_MS 3000
+
 struct settings {
 	size_t spec_bytes;
 	uint64_t retain;

@@ -24,6 +24,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "deadline(seconds): how long the test may take")
+    config.addinivalue_line("markers", "needs(nature): not for targets that lack it (LACKS)")
     if not harness.SPAWNFS.exists():
         raise pytest.UsageError(f"{harness.SPAWNFS} is missing: run `ninja -C build` first")
     for name in config.getoption("--target") or []:
@@ -41,6 +42,9 @@ def pytest_generate_tests(metafunc):
     if "target" in metafunc.fixturenames:
         own = module_target(pathlib.Path(metafunc.module.__file__))
         names = [own] if own else list(targets.registry)
+        needs = {m.args[0] for m in metafunc.definition.iter_markers("needs")}
+        assert needs <= targets.LACKS.keys(), needs
+        names = [n for n in names if not needs & targets.registry[n].lacks]
         metafunc.parametrize("target", names, indirect=True, scope="session")
 
 

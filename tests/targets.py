@@ -47,6 +47,13 @@ CANNOT = {
     "throughput",  # moving 200 MB takes longer than a test may: 20 MB do
 }
 
+# What a target is by nature without: tests of it, marked needs(), are not for that target.
+LACKS = {
+    "files": "what one exec writes to the target's disk is there for the next",
+    "children": "a child can outlive the leader",
+    "early-end": "the leader's end is known while a child holds its output open",
+}
+
 
 def local_processes(mark: str) -> list[int]:
     """The pids on this machine whose argv or environment holds `mark`, zombies not counted."""
@@ -87,6 +94,8 @@ class Target:
     noise: typing.Sequence[str] = ()
     # Set by the registry.
     name: str = ""
+    # What the target's own tests need of it besides.
+    engine: typing.Any = None
 
     def can(self, ability: str) -> bool:
         assert ability in CANNOT, ability
@@ -96,9 +105,11 @@ class Target:
 registry: dict[str, typing.Callable] = {}
 
 
-def target(name):
+def target(name, lacks=()):
     def register(function):
         registry[name] = function
+        function.lacks = frozenset(lacks)
+        assert function.lacks <= LACKS.keys()
         return function
 
     return register
@@ -145,3 +156,43 @@ def via_bwrap():
             "--unshare-pid --die-with-parent"
         )
         yield Target(address=f"via:{sandbox}", **VIA)
+
+
+def container_target(engine, address, **kwargs):
+    return Target(
+        address=address,
+        options=[f"docker_host={engine.host}"],
+        cannot={"signal-result", "input-closed", "streams-apart"},
+        refuses=("pty", "limits", "sandbox"),
+        many=200,
+        engine=engine,
+        **kwargs,
+    )
+
+
+@target("docker", lacks=["early-end"])
+def docker():
+    import engine  # which needs the harness, which needs this module
+
+    with engine.running(engine.Docker) as own:
+        yield container_target(own, f"docker:{own.container()}")
+
+
+@target("docker-image", lacks=["files", "children", "early-end"])
+def docker_image():
+    """A container for each exec."""
+    import engine
+
+    with engine.running(engine.Docker) as own:
+        found = container_target(own, "docker:image=debian:test")
+        found.options.append("docker_network=none")
+        found.many = 50
+        yield found
+
+
+@target("podman", lacks=["children", "early-end"])
+def podman():
+    import engine
+
+    with engine.running(engine.Podman) as own:
+        yield container_target(own, f"docker:{own.container()}")

@@ -108,6 +108,7 @@ def test_a_full_pipe_of_an_ended_command_is_not_cut_short(mounted):
 # ---- children in the background ----
 
 
+@pytest.mark.needs("children")
 def test_a_background_child_does_not_hold_exit_back(mount, job):
     seconds = unique_seconds()
     began = time.monotonic()
@@ -120,6 +121,7 @@ def test_a_background_child_does_not_hold_exit_back(mount, job):
     wait_for(lambda: not mount.target.processes(seconds), "the child to be killed", 10)
 
 
+@pytest.mark.needs("children")
 def test_late_output_within_the_quiet_time_is_kept(mounted):
     mount = mounted("drain_quiet=3", "drain_limit=20")
     with mount.new() as e:
@@ -128,6 +130,7 @@ def test_late_output_within_the_quiet_time_is_kept(mounted):
         assert e.read("stdout") == b"early\nlate\n"
 
 
+@pytest.mark.needs("children")
 def test_a_background_child_that_never_stops_writing_is_cut_off_at_the_limit(mounted):
     mount = mounted("drain_quiet=0.5", "drain_limit=1")
     with mount.new() as e:
@@ -140,6 +143,7 @@ def test_a_background_child_that_never_stops_writing_is_cut_off_at_the_limit(mou
         assert e.read("stdout") == out, "nothing comes after the end"
 
 
+@pytest.mark.needs("children")
 def test_a_child_without_the_pipes_holds_nothing_back(mount, job):
     seconds = unique_seconds()
     job.spec(["sh", "-c", f"sleep {seconds} > /dev/null 2>&1 < /dev/null & exit 8"])
@@ -149,6 +153,7 @@ def test_a_child_without_the_pipes_holds_nothing_back(mount, job):
     assert mount.target.processes(seconds)
 
 
+@pytest.mark.needs("early-end")
 def test_the_state_after_the_leader_is_draining(mounted):
     mount = mounted("drain_quiet=5", "drain_limit=5")
     with mount.new() as e:

@@ -98,6 +98,7 @@ def place(mount):
     output(mount, ["rm", "-rf", path])
 
 
+@pytest.mark.needs("files")
 def test_the_program_is_found_in_the_path_that_the_command_has(mount, target, place):
     name = unique("program")
     make_program(mount, place, name, "#!/bin/sh\necho found $*\n")
@@ -111,6 +112,7 @@ def test_the_program_is_found_in_the_path_that_the_command_has(mount, target, pl
         assert mount.run({"cmd": ["ls"], "env": {"PATH": "/nowhere"}})[0] == "127"
 
 
+@pytest.mark.needs("files")
 def test_a_path_with_a_slash_is_not_searched_for(mount, place):
     make_program(mount, place, "tool", "#!/bin/sh\necho here\n")
     assert output(mount, {"cmd": [f"{place}/tool"]}) == b"here\n"
@@ -124,6 +126,7 @@ def test_a_program_that_is_missing(mount):
         assert name.encode() in err and err.count(b"\n") == 1, err
 
 
+@pytest.mark.needs("files")
 def test_a_program_that_cannot_be_run(mount, place):
     make_program(mount, place, "data", "#!/bin/sh\necho no\n", 0o644)
     for name in (f"{place}/data", "/etc"):
@@ -163,6 +166,7 @@ def test_arguments_too_long_for_the_kernel(mount):
             assert e.read("stderr") and e.read("stdout") == b""
 
 
+@pytest.mark.needs("files")
 def test_cwd(mount, place):
     make_program(mount, place, "x", "")
     assert output(mount, {"cmd": ["pwd"], "cwd": place}) == place.encode() + b"\n"

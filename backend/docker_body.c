@@ -1,0 +1,224 @@
+#include "docker_body.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "docker.h"
+
+static bool add_string(cJSON *array, const char *value)
+{
+	cJSON *item = cJSON_CreateString(value);
+
+	if (!item || !cJSON_AddItemToArray(array, item)) {
+		cJSON_Delete(item);
+		return false;
+	}
+	return true;
+}
+
+static bool add_shell(cJSON *cmd)
+{
+	return add_string(cmd, "/bin/sh") && add_string(cmd, "-c") && add_string(cmd, DOCKER_READY);
+}
+
+static bool add_command(cJSON *cmd, const struct spec *spec)
+{
+	for (size_t i = 0; i < spec->argc; i++)
+		if (!add_string(cmd, spec->argv[i]))
+			return false;
+	return true;
+}
+
+static int add_assignment(cJSON *env, const char *name, const char *value)
+{
+	AUTO_TEXT struct text entry = {0};
+	int err = text_printf(&entry, "%s=%s", name, value);
+
+	if (!err && !add_string(env, text_str(&entry)))
+		err = -ENOMEM;
+	text_wipe(&entry);
+	return err;
+}
+
+/*
+ * An entry without "=" unsets, in Docker; Podman takes such a variable from its own
+ * environment, and any runtime puts HOME back.
+ */
+static int add_unset(const struct docker_command *c, cJSON *env, const char *name, struct text *why)
+{
+	if (c->docker->api.podman || strcmp(name, "HOME") == 0)
+		return text_fail(why, -EOPNOTSUPP,
+				 "spec: key \"env\": %s cannot be unset on the target %s", name,
+				 c->base.backend->target);
+	return add_string(env, name) ? 0 : -ENOMEM;
+}
+
+/* The shell sets what a shell can: then the values need not be UTF-8. */
+static int add_variables(const struct docker_command *c, cJSON *env, struct text *why)
+{
+	const struct spec *spec = c->spec;
+	int err = add_assignment(env, DOCKER_MARK, c->mark);
+
+	for (size_t i = 0; i < spec->env_count && !err; i++) {
+		const struct spec_variable *v = &spec->env[i];
+
+		if (c->output.reports && far_can_set(v->name))
+			continue;
+		if (v->value)
+			err = add_assignment(env, v->name, v->value);
+		else
+			err = add_unset(c, env, v->name, why);
+	}
+	return err;
+}
+
+/* cJSON keeps copies of env values: they are overwritten before they are freed. */
+static void wipe(cJSON *array)
+{
+	cJSON *item;
+
+	cJSON_ArrayForEach (item, array) {
+		if (item->valuestring)
+			explicit_bzero(item->valuestring, strlen(item->valuestring));
+	}
+}
+
+static void delete (cJSON *json)
+{
+	wipe(cJSON_GetObjectItemCaseSensitive(json, "Env"));
+	cJSON_Delete(json);
+}
+
+/* Prints and deletes. */
+static int print(cJSON *json, struct text *ret)
+{
+	char *printed = cJSON_PrintUnformatted(json);
+	int err = printed ? text_append(ret, printed, strlen(printed)) : -ENOMEM;
+
+	if (printed)
+		explicit_bzero(printed, strlen(printed));
+	cJSON_free(printed);
+	delete (json);
+	return err;
+}
+
+/* What an exec and a container are told alike. */
+static cJSON *attached(bool input)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	if (cJSON_AddBoolToObject(json, "AttachStdin", input) &&
+	    cJSON_AddTrueToObject(json, "AttachStdout") &&
+	    cJSON_AddTrueToObject(json, "AttachStderr") && cJSON_AddFalseToObject(json, "Tty"))
+		return json;
+	cJSON_Delete(json);
+	return NULL;
+}
+
+int docker_shell_body(struct text *ret, const char *mark, const char *user, bool privileged)
+{
+	cJSON *json = attached(true);
+	cJSON *cmd = cJSON_AddArrayToObject(json, "Cmd");
+	cJSON *env = cJSON_AddArrayToObject(json, "Env");
+	bool ok = json && cmd && env && add_shell(cmd) &&
+		  add_assignment(env, DOCKER_MARK, mark) == 0 &&
+		  cJSON_AddStringToObject(json, "WorkingDir", "/");
+
+	if (ok && privileged)
+		ok = cJSON_AddTrueToObject(json, "Privileged") &&
+		     cJSON_AddStringToObject(json, "User", "0");
+	else if (ok && user)
+		ok = cJSON_AddStringToObject(json, "User", user);
+	if (!ok) {
+		delete (json);
+		return -ENOMEM;
+	}
+	return print(json, ret);
+}
+
+static int fill(const struct docker_command *c, cJSON *json, struct text *why)
+{
+	const struct spec *spec = c->spec;
+	cJSON *cmd = cJSON_AddArrayToObject(json, "Cmd");
+	cJSON *env = cJSON_AddArrayToObject(json, "Env");
+	bool shell = c->output.reports;
+
+	if (!cmd || !env || !(shell ? add_shell(cmd) : add_command(cmd, spec)))
+		return -ENOMEM;
+	if (!shell && spec->cwd && !cJSON_AddStringToObject(json, "WorkingDir", spec->cwd))
+		return -ENOMEM;
+	if (spec->user && !cJSON_AddStringToObject(json, "User", spec->user))
+		return -ENOMEM;
+	return add_variables(c, env, why);
+}
+
+static bool needs_input(const struct docker_command *c)
+{
+	return c->output.reports || c->spec->stdin_mode != SPEC_STDIN_NONE;
+}
+
+int docker_exec_body(const struct docker_command *c, struct text *ret, struct text *why)
+{
+	cJSON *json = attached(needs_input(c));
+	int err = json ? fill(c, json, why) : -ENOMEM;
+
+	if (err < 0) {
+		delete (json);
+		return err;
+	}
+	return print(json, ret);
+}
+
+/* The image's own entrypoint would run instead, if the first word were not one. */
+static bool make_entrypoint(cJSON *json)
+{
+	cJSON *entrypoint = cJSON_AddArrayToObject(json, "Entrypoint");
+	cJSON *cmd = cJSON_GetObjectItemCaseSensitive(json, "Cmd");
+
+	return entrypoint && cJSON_AddItemToArray(entrypoint, cJSON_DetachItemFromArray(cmd, 0));
+}
+
+/* Nothing of it is kept: no log, no volume. */
+static bool add_host_config(const struct docker_command *c, cJSON *json)
+{
+	cJSON *host = cJSON_AddObjectToObject(json, "HostConfig");
+	cJSON *log = cJSON_AddObjectToObject(host, "LogConfig");
+
+	/*
+	 * An init reaps, and gives the command the default actions of signals, which the first
+	 * process of a container has not. Without a shell it would hide that the program is
+	 * missing.
+	 */
+	return host && log && cJSON_AddStringToObject(log, "Type", "none") &&
+	       cJSON_AddBoolToObject(host, "Init", c->output.reports) &&
+	       (!c->docker->network ||
+		cJSON_AddStringToObject(host, "NetworkMode", c->docker->network));
+}
+
+static bool add_labels(const struct docker_command *c, cJSON *json)
+{
+	cJSON *labels = cJSON_AddObjectToObject(json, "Labels");
+
+	return labels && cJSON_AddStringToObject(labels, DOCKER_OWNER_LABEL, c->docker->owner) &&
+	       cJSON_AddStringToObject(labels, DOCKER_EXEC_LABEL, c->mark);
+}
+
+int docker_run_body(const struct docker_command *c, struct text *ret, struct text *why)
+{
+	cJSON *json = attached(needs_input(c));
+	int err = json ? fill(c, json, why) : -ENOMEM;
+
+	if (!err &&
+	    !(make_entrypoint(json) && cJSON_AddStringToObject(json, "Image", c->docker->image) &&
+	      cJSON_AddBoolToObject(json, "OpenStdin", needs_input(c)) &&
+	      cJSON_AddTrueToObject(json, "StdinOnce") && add_host_config(c, json) &&
+	      add_labels(c, json)))
+		err = -ENOMEM;
+	if (err < 0) {
+		delete (json);
+		return err;
+	}
+	return print(json, ret);
+}

@@ -1,0 +1,236 @@
+/* What commands in a container and containers for a command have in common. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bounds.h"
+#include "docker.h"
+#include "docker_failure.h"
+
+static void resume_run(struct task *task)
+{
+	struct docker_command *c = container_of(task, struct docker_command, resume_task);
+
+	if (docker_output_flush(&c->output))
+		docker_stream_resume(&c->stream);
+}
+
+struct docker_command *docker_command_new(struct docker *docker, struct exec *exec,
+					  const struct spec *spec)
+{
+	struct docker_command *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->base = (struct command){.exec = exec, .backend = &docker->base};
+	c->docker = docker;
+	c->spec = spec;
+	c->kind = docker->kind;
+	snprintf(c->mark, sizeof(c->mark), "%.*s%08x", FAR_MARK_HEX - 8, docker->prefix,
+		 ++docker->serial);
+	c->output = (struct docker_output){
+		.exec = exec,
+		.merged = spec->stderr_mode == SPEC_STDERR_MERGED,
+		.mark = c->mark,
+	};
+	task_init(&c->task, NULL);
+	task_init(&c->resume_task, resume_run);
+	return c;
+}
+
+void docker_command_free(struct docker_command *c)
+{
+	docker_call_cancel(&c->call);
+	docker_call_cancel(&c->remove_call);
+	docker_call_cancel(&c->signal_call);
+	text_done(&c->refusal_why);
+	docker_stream_close(&c->stream);
+	docker_output_done(&c->output);
+	docker_ensure_cancel(&c->ensure);
+	docker_ask_cancel(&c->ask);
+	timer_cancel(&c->timer);
+	task_cancel(&c->task);
+	task_cancel(&c->resume_task);
+	text_wipe(&c->line);
+	text_done(&c->ask_why);
+	free(c->id);
+	free(c->container);
+	free(c);
+}
+
+void docker_command_resume(struct docker_command *c)
+{
+	loop_defer(c->docker->base.loop, &c->resume_task);
+}
+
+/* ---- The far shell ---- */
+
+int docker_command_line(struct docker_command *c)
+{
+	int err = far_tell(&c->line, c->mark);
+
+	return err ? err : far_start(&c->line, c->spec);
+}
+
+/* The spec goes ahead of the command's own input, which is let through once it has started. */
+static void send_line(struct docker_command *c)
+{
+	size_t sent = 0;
+
+	while (sent < c->line.len) {
+		ssize_t n =
+			docker_stream_write(&c->stream, c->line.data + sent, c->line.len - sent);
+
+		/* The end of the stream tells of errors. */
+		if (n <= 0)
+			break;
+		sent += (size_t)n;
+	}
+	docker_drop(&c->line, sent);
+	if (!c->line.len)
+		text_wipe(&c->line);
+}
+
+static void take_reports(struct docker_command *c)
+{
+	while (c->phase == DOCKER_STARTING) {
+		struct docker_report report = docker_output_report(&c->output);
+
+		switch (report.kind) {
+		case DOCKER_REPORT_NONE:
+			return;
+		case DOCKER_REPORT_PID:
+			c->ask.pid = (int64_t)report.number;
+			break;
+		case DOCKER_REPORT_START:
+			c->ask.ticks = report.number;
+			docker_command_started(c, c->ask.pid);
+			break;
+		case DOCKER_REPORT_CWD:
+		case DOCKER_REPORT_ENV:
+			c->refusal = report;
+			break;
+		}
+	}
+}
+
+/* ---- The stream ---- */
+
+static void stream_answered(struct docker_stream *s, int err)
+{
+	struct docker_command *c = container_of(s, struct docker_command, stream);
+
+	if (s->up)
+		send_line(c);
+	c->kind->answered(c, err);
+}
+
+static size_t stream_output(struct docker_stream *s, enum stream_id id, const char *data,
+			    size_t len)
+{
+	struct docker_command *c = container_of(s, struct docker_command, stream);
+	size_t taken = docker_output_take(&c->output, id, data, len);
+
+	c->held = taken < len;
+	if (c->held && c->phase == DOCKER_RUNNING && !timer_armed(&c->timer))
+		timer_arm(c->docker->base.loop, &c->timer, DOCKER_HELD_LOOK_MS);
+	take_reports(c);
+	return taken;
+}
+
+static void stream_room(struct docker_stream *s)
+{
+	struct docker_command *c = container_of(s, struct docker_command, stream);
+
+	send_line(c);
+	if (!c->line.len && c->phase == DOCKER_RUNNING)
+		exec_input_ready(c->base.exec);
+}
+
+static void stream_ended(struct docker_stream *s, int err)
+{
+	struct docker_command *c = container_of(s, struct docker_command, stream);
+
+	c->eof = true;
+	c->kind->ended(c, err);
+}
+
+static const struct docker_stream_events stream_events = {
+	.answered = stream_answered,
+	.output = stream_output,
+	.room = stream_room,
+	.ended = stream_ended,
+};
+
+int docker_command_stream(struct docker_command *c, const char *path, const char *body)
+{
+	AUTO_TEXT struct text text = {0};
+
+	if (text_append(&text, body, strlen(body)) < 0)
+		return -ENOMEM;
+	return docker_stream_open(&c->stream, &c->docker->api, path, &text, &stream_events);
+}
+
+/* ---- Reports ---- */
+
+void docker_command_started(struct docker_command *c, int64_t pid)
+{
+	c->phase = DOCKER_RUNNING;
+	docker_output_open(&c->output);
+	exec_started(c->base.exec, pid);
+	docker_command_resume(c);
+	if (c->killing)
+		c->kind->kill(c);
+}
+
+void docker_command_exited(struct docker_command *c, int code)
+{
+	c->phase = DOCKER_ENDED;
+	c->output.draining = true;
+	docker_output_flush(&c->output);
+	exec_output_end(c->base.exec, STREAM_STDOUT);
+	exec_output_end(c->base.exec, STREAM_STDERR);
+	exec_exited(c->base.exec, code);
+}
+
+void docker_command_no_program(struct docker_command *c, int err)
+{
+	struct exec *exec = c->base.exec;
+	char line[KIB];
+	size_t len = program_error_line(line, sizeof(line) - 1, c->spec->argv[0], err);
+
+	c->phase = DOCKER_ENDED;
+	exec_started(exec, 0);
+	line[len++] = '\n';
+	exec_output(exec, c->output.merged ? STREAM_STDOUT : STREAM_STDERR, line, len);
+	exec_output_end(exec, STREAM_STDOUT);
+	exec_output_end(exec, STREAM_STDERR);
+	exec_exited(exec, program_error_code(err));
+}
+
+int docker_command_why_not(const struct docker_command *c, struct text *why, bool *program)
+{
+	const char *target = c->base.backend->target;
+	const char *said = docker_output_refusal(&c->output);
+	struct docker_failure failure = docker_failure_parse(said);
+
+	*program = failure.program && !c->output.reports;
+	if (c->refusal.kind == DOCKER_REPORT_CWD)
+		return text_fail(why, c->refusal.err, "%s: cannot enter cwd \"%s\": %s", target,
+				 c->spec->cwd, strerror(-c->refusal.err));
+	if (c->refusal.kind == DOCKER_REPORT_ENV)
+		return text_fail(why, -EINVAL,
+				 "%s: the shell there cannot set the variable %s: it is its own",
+				 target, c->refusal.name);
+	if (failure.program && c->output.reports)
+		failure.err = -EIO;
+	return text_fail(why, failure.err, "%s: cannot start a command: %.*s", target,
+			 (int)strcspn(said, "\r\n"), said);
+}
+
+void docker_command_drain(struct docker_command *c)
+{
+	c->output.draining = true;
+	docker_command_resume(c);
+}
