@@ -90,6 +90,26 @@ def deadline(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
+# More than any daemon under test may ever need: one that runs away must not take the machine along.
+MEMORY_MAX = 4 << 30
+
+
+def watch_memory(ended):
+    while not ended.wait(0.5):
+        for mount in list(harness.mounts):
+            with contextlib.suppress(OSError, AttributeError):
+                if harness.rss(mount.pid) > MEMORY_MAX:
+                    mount.daemon.kill()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def memory_watch():
+    ended = threading.Event()
+    threading.Thread(target=watch_memory, args=(ended,), daemon=True).start()
+    yield
+    ended.set()
+
+
 def seconds_of(item):
     marker = item.get_closest_marker("deadline")
     return marker.args[0] if marker else DEADLINE_SECONDS
