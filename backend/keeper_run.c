@@ -241,10 +241,17 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static void sweep_within(struct keeper_process *k, uint64_t delay_ms)
+{
+	uint64_t due_ms = now_ms() + delay_ms;
+
+	if (!k->sweep_due_ms || due_ms < k->sweep_due_ms)
+		k->sweep_due_ms = due_ms;
+}
+
 void sweep_later(struct keeper_process *k)
 {
-	if (!k->sweep_due_ms)
-		k->sweep_due_ms = now_ms() + KEEPER_SWEEP_MS;
+	sweep_within(k, KEEPER_SWEEP_MS);
 }
 
 void ward_unsettled(struct keeper_process *k, struct ward *ward)
@@ -292,7 +299,7 @@ static void deliver(struct keeper_process *k, uint64_t tag)
 	} else if (tag == TAG_SIGNALS) {
 		/* A leader's end is seen at once by its own descriptor; an orphan can wait. */
 		if (read(k->signals, info, sizeof(info)) > 0)
-			sweep_later(k);
+			sweep_within(k, KEEPER_REAP_MS);
 	} else {
 		/* It may have been reaped in this very batch. */
 		ward = ward_at(k, tag);

@@ -78,6 +78,8 @@
 #define KEEPER_END_MS 5000
 /* Orphans of local commands are reaped, and unfinished kills repeated, this often. */
 #define KEEPER_SWEEP_MS 20
+/* How long an orphan that has ended waits for it: a look at all children takes long with many. */
+#define KEEPER_REAP_MS 200
 /* A walk over a tree that keeps finding new processes goes on to kill after this many rounds. */
 #define WALK_ROUNDS_MAX 1000
 /* Of a tree in a cgroup, so many processes are asked whether they have left it. */
