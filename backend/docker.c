@@ -242,13 +242,12 @@ static void release(struct command *command)
 
 const struct backend_ops docker_backend = {
 	.scheme = "docker",
-	.summary =
-		"docker:CONTAINER, docker:image=IMAGE: through the Docker Engine API, or Podman's",
-	.options = "    -o docker_host=URL     unix:///PATH or tcp://HOST:PORT; default: "
-		   "DOCKER_HOST,\n"
-		   "                           or unix:///var/run/docker.sock; TLS by\n"
-		   "                           DOCKER_TLS_VERIFY and DOCKER_CERT_PATH\n"
-		   "    -o docker_network=NAME with an image: the network of its containers\n",
+	.summary = "in a container, by the Docker Engine API: docker:CONTAINER, docker:image=IMAGE",
+	.options =
+		"docker_host=URL      unix:///PATH or tcp://HOST:PORT; default: DOCKER_HOST, or\n"
+		"                     unix:///var/run/docker.sock; TLS by DOCKER_TLS_VERIFY\n"
+		"                     and DOCKER_CERT_PATH\n"
+		"docker_network=NAME  with an image: the network of its containers\n",
 	.open = docker_open,
 	.close = docker_close,
 	.check = check,

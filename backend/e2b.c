@@ -332,7 +332,7 @@ static int e2b_check(struct backend *backend, const struct spec *spec, struct te
 
 const struct backend_ops e2b_backend = {
 	.scheme = "e2b",
-	.summary = "e2b:SANDBOX_ID, e2b:new?template=T&timeout=S&keep=1, e2b: (spec key sandbox)",
+	.summary = "in an E2B sandbox: e2b:SANDBOX_ID, e2b:new?template=T&timeout=S, e2b:",
 	.options = "credentials=FILE  E2B_API_KEY=... and other E2B_* lines; for the owner alone\n"
 		   "ca=FILE           certificates to trust instead of the system's\n"
 		   "ttl=SECONDS       set the time to live of an attached sandbox to this\n",

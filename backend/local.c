@@ -348,8 +348,8 @@ static int local_open(const struct backend_args *args, struct backend **ret, str
 
 const struct backend_ops local_backend = {
 	.scheme = "local",
-	.summary = "child processes of this machine",
-	.options = "tree=auto|cgroup|walk  how all processes of a command are held together",
+	.summary = "as child processes of the daemon: local:",
+	.options = "tree=auto|cgroup|walk  how all processes of a command are held together\n",
 	.open = local_open,
 	.close = local_close,
 	.start = local_start,

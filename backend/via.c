@@ -110,7 +110,7 @@ static void via_resume(struct command *command, enum stream_id stream)
 
 const struct backend_ops via_backend = {
 	.scheme = "via",
-	.summary = "via:COMMAND PREFIX   through any program that carries stdin, stdout, stderr",
+	.summary = "through any program that carries three streams: via:COMMAND PREFIX",
 	.open = via_open,
 	.close = via_close,
 	.check = via_check,

@@ -268,6 +268,19 @@ void options_done(struct options *o)
 	free(o->backend_options);
 }
 
+static void print_backend_options(const struct backend_ops *ops)
+{
+	const char *line = ops->options;
+
+	printf("  -o for %s:\n", ops->scheme);
+	while (*line) {
+		int len = (int)strcspn(line, "\n");
+
+		printf("      %.*s\n", len, line);
+		line += len + (line[len] == '\n');
+	}
+}
+
 void options_print_help(void)
 {
 	printf("usage: spawnfs [options] TARGET MOUNTPOINT\n"
@@ -288,5 +301,5 @@ void options_print_help(void)
 		printf("      %-13s %s\n", table[i].name, table[i].help);
 	for (size_t i = 0; backends[i]; i++)
 		if (backends[i]->options)
-			printf("\n-o for %s:\n%s", backends[i]->scheme, backends[i]->options);
+			print_backend_options(backends[i]);
 }

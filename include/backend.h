@@ -64,8 +64,8 @@ struct backend_args {
 
 struct backend_ops {
 	const char *scheme;  /* "local", without the colon */
-	const char *summary; /* one line for --help */
-	const char *options; /* lines for --help, or NULL */
+	const char *summary; /* one line for --help: "in a container: docker:CONTAINER" */
+	const char *options; /* "KEY=VALUE   what it does\n" lines for --help, or NULL */
 
 	/*
 	 * Makes the target ready for commands; called once, before the mount. May block,
