@@ -32,20 +32,20 @@ def clients(mount):
 
 
 @pytest.mark.parametrize("options", [[], ["--kubectl"]])
-def test_the_far_side(behind, far, options):
+def test_the_far_side(far, behind, options):
     mount = behind(far.prefix(*options))
     check_basics(mount)
     check_kill(mount, targets.local_processes)
 
 
-def test_every_byte_of_a_long_stream(behind, far):
+def test_every_byte_of_a_long_stream(far, behind):
     mount = behind(far.prefix())
     data = os.urandom(3 << 20)
     assert mount.run(["cat"], data) == ("0", data, b"")
     assert mount.run(["sh", "-c", "cat >&2"], data) == ("0", b"", data)
 
 
-def test_signals(behind, far):
+def test_signals(far, behind):
     mount = behind(far.prefix())
     with mount.new() as e:
         e.spec("trap 'echo got; exit 7' INT; echo up; while :; do sleep 0.05; done")
@@ -56,7 +56,7 @@ def test_signals(behind, far):
         assert e.result() == "7"
 
 
-def test_the_end_of_the_client_is_no_end_of_the_command(behind, far):
+def test_the_end_of_the_client_is_no_end_of_the_command(far, behind):
     """A lost transport is `lost`, never a status; and what it leaves behind is killed."""
     mount = behind(far.prefix())
     mount.allow("lost")
@@ -75,7 +75,7 @@ def test_the_end_of_the_client_is_no_end_of_the_command(behind, far):
 
 
 @pytest.mark.parametrize("after", [33, 100, 5000])
-def test_a_client_that_dies_in_mid_stream(behind, far, after):
+def test_a_client_that_dies_in_mid_stream(far, behind, after):
     """With status 0, too: only the supervisor's word counts."""
     mount = behind(wrapper_for_first_call(far, after))
     mount.allow("lost")
@@ -100,7 +100,7 @@ def wrapper_for_first_call(far, after):
     return shlex.join(["sh", "-c", script, "sh"])
 
 
-def test_a_kill_is_no_end_of_input(behind, far, tmp_path):
+def test_a_kill_is_no_end_of_input(far, behind, tmp_path):
     """The command must not finish half a job because of its removal."""
     mount = behind(far.prefix())
     for i in range(10):
@@ -150,7 +150,7 @@ def test_calls_that_lead_to_different_places(behind, tmp_path):
             assert e.status()["remote"] == "running" and targets.local_processes(mark)
 
 
-def test_the_daemons_death_ends_the_clients(behind, far):
+def test_the_daemons_death_ends_the_clients(far, behind):
     mount = behind(far.prefix())
     e = mount.new()
     e.spec(["sh", "-c", "echo up; cat"])
