@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -167,7 +166,7 @@ def silences(request, tmp_path_factory):
             mount = stack.enter_context(harness.Mount(run_target(name), place))
             e = mount.new()
             e.spec(f"sleep {item.module.SILENCE_SECONDS}; echo silence is over")
-            silences[name] = e, time.monotonic()
+            silences[name] = e
         yield silences
 
 
