@@ -146,6 +146,16 @@ static bool is_stream(const struct e2b_stream *s)
 	       (!type[len] || strchr("; ", type[len]));
 }
 
+/* Not the stream asked for, and its end may never come: the command may run behind it. */
+static void refuse_type(struct e2b_stream *s)
+{
+	struct e2b_fault fault;
+
+	e2b_fault_of_answer(&fault, "Start", &s->call, 0, &s->refusal);
+	e2b_stream_cancel(s);
+	s->done(s, &fault);
+}
+
 static size_t stream_body(struct http_call *call, const char *data, size_t len)
 {
 	struct e2b_stream *s = container_of(call, struct e2b_stream, call);
@@ -155,6 +165,10 @@ static size_t stream_body(struct http_call *call, const char *data, size_t len)
 	int r;
 
 	s->heard_ns = monotonic_ns();
+	if (s->call.status == 200 && !is_stream(s)) {
+		refuse_type(s);
+		return len;
+	}
 	if (!is_stream(s))
 		return keep_refusal(s, data, len);
 	if (s->holding && !offer_held(s))

@@ -1,0 +1,327 @@
+"""What goes wrong between the daemon and a sandbox: each fault has one right outcome.
+
+Nothing is made up (no exit status without one), nothing is run twice, and no command is left
+running that was told to be over.
+"""
+
+import errno
+import os
+import time
+
+import pytest
+
+import e2b_peer
+import harness
+from harness import unique, wait_for
+from targets import Target
+
+GONE = {"sandboxId": "x", "message": "The sandbox was not found", "code": 502}
+HTML = "<html><head><title>502</title></head><body>Bad Gateway</body></html>"
+
+
+@pytest.fixture(scope="module")
+def peer():
+    with e2b_peer.Peer() as running:
+        yield running
+
+
+class Faulty:
+    """A mount on a sandbox of its own, and the faults to come for its commands."""
+
+    def __init__(self, peer, mount, sandbox):
+        self.peer = peer
+        self.mount = mount
+        self.id = sandbox["sandboxID"]
+
+    def plan(self, mark, **plan):
+        self.peer.plan(**{"call": "Start", "match": mark, **plan})
+
+    def start(self, script, **plan):
+        """An exec whose Start meets a fault; (exec, its mark)."""
+        mark = unique()
+        if plan:
+            self.plan(mark, **plan)
+        e = self.mount.new()
+        e.spec({"cmd": ["/bin/sh", "-c", script, mark]})
+        return e, mark
+
+    def use_json(self, json):
+        """Faults are for the stream that counts, not for the refusal of the other codec."""
+        self.peer.set(sandbox=self.id, jsonOnly=json)
+        self.mount.run({"cmd": ["true"]})
+
+    def commands(self, mark):
+        sandbox = self.peer.sandbox(self.id)
+        return [c for c in sandbox["commands"] if mark in c["args"]] if sandbox else []
+
+    def gone(self, mark):
+        """No process of the command is left, in the peer's eyes and in the daemon's."""
+        wait_for(lambda: not self.commands(mark), "the peer to know no such command")
+        wait_for(lambda: not self.mount.target.processes(mark), "the command to be killed")
+
+    def over(self, e):
+        wait_for(lambda: e.status()["remote"] == "gone", "the daemon to see that it is gone")
+
+
+@pytest.fixture
+def faulty(peer, target, tmp_path):
+    sandbox = peer.create()
+    there = Target(address=f"e2b:{sandbox['sandboxID']}", env=peer.env, noise=[".*"])
+    there.name = "e2b"
+    with harness.Mount(there, tmp_path / "m", ["log_level=debug"]) as mount:
+        yield Faulty(peer, mount, sandbox)
+    peer.reset()
+    peer.api("DELETE", f"/sandboxes/{sandbox['sandboxID']}")
+
+
+# ---- a refusal instead of the stream ----
+
+REFUSALS = [
+    (401, {"code": 401, "message": "unauthorized access"}, "EACCES"),
+    (403, {"code": 403, "message": "forbidden"}, "EACCES"),
+    (404, "404 page not found", "ENXIO"),
+    (409, {"code": 409, "message": "The sandbox is still transitioning"}, "EBUSY"),
+    (429, {"code": 429, "message": "Rate limit exceeded"}, "EUSERS"),
+    (500, {"code": "internal", "message": "it broke"}, "EIO"),
+    (500, "<html>oops</html>", "EIO"),
+    (502, GONE, "ENXIO"),
+    (502, "Failed to route request to sandbox", "EHOSTUNREACH"),
+    (502, HTML, "EHOSTUNREACH"),
+    (503, "no healthy upstream", "EHOSTUNREACH"),
+]
+
+
+@pytest.mark.parametrize("status,body,name", REFUSALS)
+def test_an_http_refusal(faulty, status, body, name):
+    mark = unique()
+    faulty.plan(mark, fault="answer", status=status, body=body, headers={"retry-after": "7"})
+    with faulty.mount.new() as e:
+        with pytest.raises(OSError) as caught:
+            e.spec({"cmd": ["echo", mark]})
+        assert errno.errorcode[caught.value.errno] == name
+        assert e.result() == f"failed {name}"
+        error = e.status()["error"]
+        assert str(status) in error and "<" not in error
+        if isinstance(body, dict):
+            assert body["message"] in error
+        if status == 429:
+            assert "7 s" in error
+        assert e.read("stdout") == b""
+
+
+def test_a_refusal_of_a_command_that_runs_all_the_same(faulty):
+    e, mark = faulty.start("sleep 1000", fault="answer", run=True, status=502, body="upstream reset")
+    assert e.result() == "lost stream_closed"
+    faulty.gone(mark)
+
+
+# ---- no answer ----
+
+
+@pytest.mark.parametrize("fault", ["reset", "close"])
+@pytest.mark.parametrize("run", [False, True])
+def test_a_lost_answer_to_start(faulty, fault, run):
+    """It may have run: it is not told as never started, not run again, and killed."""
+    e, mark = faulty.start("echo x; sleep 1000", fault=fault, run=run)
+    assert e.result() == "lost stream_closed"
+    assert e.read("stdout") == b""
+    faulty.gone(mark)
+    faulty.over(e)
+    assert faulty.peer.state()["spoiled"] == 1
+
+
+def test_start_is_never_sent_twice(faulty, tmp_path):
+    """Also not by the transport, when a kept connection turns out to be dead."""
+    witness = tmp_path / "runs"
+    faulty.mount.run(["true"])
+    e, mark = faulty.start(f"echo run >> {witness}; sleep 1000", fault="reset", run=True)
+    assert e.result() == "lost stream_closed"
+    faulty.gone(mark)
+    time.sleep(0.2)
+    assert witness.read_text() in ("", "run\n")
+
+
+# ---- a stream that is cut or spoiled ----
+
+LOST = {
+    "cut in an envelope": dict(fault="cut", at="data"),
+    "cut in the head": dict(fault="cut", at="data", bytes=3, how="clean"),
+    "cut between": dict(fault="cut", at="data", bytes=0, how="close"),
+    "clean end without end event": dict(fault="cut", at="data", bytes=0, how="clean"),
+    "unknown flags": dict(fault="replace", at="data", flags=0x40),
+    "compressed": dict(fault="replace", at="data", flags=1),
+    "20 MiB": dict(fault="replace", at="data", length=20 << 20),
+    "garbage": dict(fault="replace", at="data", payload="\x07\x07 no message {"),
+    "wrong type": dict(fault="type", type="application/json"),
+    "html": dict(fault="type", type="text/html"),
+}
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["proto", "json"])
+@pytest.mark.parametrize("name", LOST)
+def test_a_spoiled_stream_is_a_loss_and_the_command_is_killed(faulty, name, json):
+    faulty.use_json(json)
+    e, mark = faulty.start("echo hello; sleep 1000", **LOST[name])
+    assert e.result() == "lost stream_closed"
+    assert e.status()["error"]
+    faulty.gone(mark)
+    faulty.over(e)
+    assert e.read("stdout") in (b"", b"hello\n")
+
+
+def test_an_end_that_does_not_come(faulty):
+    """The trailer says success, but nobody said how it ended."""
+    e, mark = faulty.start("echo hello; exit 3", fault="drop", at="end")
+    assert e.result() == "lost stream_closed"
+    assert e.read("stdout") == b"hello\n"
+
+
+@pytest.mark.deadline(60)
+def test_a_stream_that_stalls_after_the_end(faulty):
+    """The command is over, and the open stream never says so."""
+    e, mark = faulty.start("echo hello; exit 3", fault="stall", at="end")
+    assert e.result() == "lost stream_closed"
+    assert e.read("stdout") == b"hello\n"
+
+
+WHOLE = {
+    "no trailer": dict(fault="drop", at="trailer"),
+    "half a trailer": dict(fault="cut", at="trailer", bytes=6),
+    "reset after the end": dict(fault="cut", at="trailer", bytes=0, how="reset"),
+    "end twice": dict(fault="repeat", at="end"),
+    "data after the end": dict(fault="append", at="end", event={"data": {"stdout": "bGF0ZQ=="}}),
+    "an envelope after the trailer": dict(fault="append", at="trailer", payload="{}"),
+    "one byte at a time": dict(fault="drip", every=0),
+    "an unknown event": dict(fault="append", at="start", event={}),
+    "a keepalive": dict(fault="append", at="start", event={"keepalive": {}}),
+    "start twice": dict(fault="repeat", at="start"),
+}
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["proto", "json"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_fault_that_does_not_matter(faulty, name, json):
+    faulty.use_json(json)
+    e, mark = faulty.start("echo hello; echo err >&2; exit 3", **WHOLE[name])
+    assert e.result() == "3"
+    assert (e.read("stdout"), e.read("stderr")) == (b"hello\n", b"err\n")
+    faulty.over(e)
+
+
+def test_output_twice_is_output_twice(faulty):
+    """A repeated event is not told from two equal ones: bytes are never thrown away on a guess."""
+    e, mark = faulty.start("echo hello", fault="repeat", at="data")
+    assert e.read("stdout") == b"hello\nhello\n"
+    assert e.result() == "0"
+
+
+# ---- the codec ----
+
+
+def test_a_sandbox_that_takes_json_only(faulty):
+    faulty.peer.set(sandbox=faulty.id, jsonOnly=True)
+    for _ in range(3):
+        assert faulty.mount.run({"cmd": ["cat"]}, b"x" * 100_000) == ("0", b"x" * 100_000, b"")
+
+
+# ---- input ----
+
+
+def test_an_uncertain_input_is_not_repeated(faulty):
+    with faulty.mount.new() as e:
+        e.spec({"cmd": ["cat"]})
+        e.append("stdin", b"first\n")
+        e.wait_size(6)
+        faulty.peer.plan(call="SendInput", fault="reset", run=True)
+        with pytest.raises(OSError) as caught:
+            for _ in range(1000):
+                e.append("stdin", b"second\n")
+                time.sleep(0.01)
+        assert caught.value.errno == errno.EIO
+        fd = os.open(e / "stdout", os.O_RDONLY | os.O_NONBLOCK)
+        assert os.read(fd, 1 << 16).count(b"second\n") <= 1
+        os.close(fd)
+        assert e.status()["state"] == "running"
+        e.ctl("kill")
+        assert e.result() == "killed"
+
+
+def test_a_slow_answer_to_input_is_no_error(faulty):
+    faulty.peer.set(delays={"SendInput": 3000})
+    assert faulty.mount.run({"cmd": ["cat"]}, b"slow\n") == ("0", b"slow\n", b"")
+
+
+def test_closing_input_is_tried_again(faulty):
+    faulty.peer.plan(call="CloseStdin", fault="reset", times=2)
+    assert faulty.mount.run({"cmd": ["cat"]}, b"x\n") == ("0", b"x\n", b"")
+
+
+def test_a_sandbox_too_old_to_close_input(peer, faulty, tmp_path):
+    peer.set(sandbox=faulty.id, version="0.5.1")
+    with harness.Mount(faulty.mount.target, tmp_path / "old") as mount, mount.new() as e:
+        e.spec({"cmd": ["cat"]})
+        e.append("stdin", b"x\n")
+        e.wait_size(2)
+        e.ctl("eof")
+        wait_for(lambda: "0.5.1" in (e.status()["error"] or ""), "the refusal of the end of input")
+        assert e.status()["state"] == "running"
+
+
+# ---- the sandbox goes ----
+
+
+def test_a_sandbox_that_is_deleted_while_a_command_runs(faulty):
+    e, mark = faulty.start("echo hello; sleep 1000")
+    e.wait_size(6)
+    faulty.peer.api("DELETE", f"/sandboxes/{faulty.id}")
+    assert e.result() in ("lost stream_closed", "lost sandbox_gone")
+    assert e.read("stdout") == b"hello\n"
+    faulty.over(e)
+    with faulty.mount.new() as other:
+        with pytest.raises(OSError) as caught:
+            other.spec(["true"])
+        assert caught.value.errno == errno.ENXIO
+
+
+def test_a_paused_sandbox_is_not_gone(faulty):
+    """Its processes will go on some day: a kill is not told to have worked."""
+    e, mark = faulty.start("echo hello; sleep 1000")
+    e.wait_size(6)
+    faulty.peer.api("POST", f"/sandboxes/{faulty.id}/pause", {})
+    assert e.result() == "lost stream_closed"
+    wait_for(lambda: "paused" in (e.status()["error"] or ""), "the kill to say why it fails")
+    assert e.status()["remote"] == "running"
+    faulty.peer.api("POST", f"/sandboxes/{faulty.id}/connect", {"timeout": 300})
+    faulty.gone(mark)
+    faulty.over(e)
+
+
+# ---- kills ----
+
+
+def test_a_kill_whose_call_fails_is_tried_again(faulty):
+    e, mark = faulty.start("echo hello; sleep 1000 & sleep 1000")
+    e.wait_size(6)
+    faulty.peer.plan(call="Start", match="k:", fault="reset", times=3)
+    e.ctl("kill")
+    assert e.result() == "killed"
+    faulty.gone(mark)
+    faulty.over(e)
+
+
+def test_a_kill_before_the_answer_to_start(faulty):
+    mark = unique()
+    faulty.plan(mark, fault="stall", at="start")
+    e = faulty.mount.new()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            e.spec({"cmd": ["/bin/sh", "-c", "sleep 1000", mark]})
+        finally:
+            os._exit(0)
+    wait_for(lambda: faulty.commands(mark), "the command to run, unknown to the daemon")
+    e.ctl("kill")
+    assert e.result() == "killed"
+    faulty.gone(mark)
+    harness.kill(pid)
+    os.waitpid(pid, 0)
