@@ -137,6 +137,8 @@ static int mount_command(struct options *o, struct text *why)
 
 	log_open(LOG_SINK_STDERR, o->log_level);
 	signal(SIGPIPE, SIG_IGN);
+	/* A spool's file at the limit on file sizes is an error like a full disk. */
+	signal(SIGXFSZ, SIG_IGN);
 	if (!o->foreground)
 		err = background_enter(&bg, why);
 	/* The parent waits for the child's word and has nothing more to do. */

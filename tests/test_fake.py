@@ -31,8 +31,9 @@ def fake_target():
 def fakes(tmp_path):
     mounts = []
 
-    def make(*options):
-        mount = FakeMount(fake_target(), tmp_path / f"m{len(mounts)}", options).start()
+    def make(*options, **kwargs):
+        place = tmp_path / f"m{len(mounts)}"
+        mount = FakeMount(fake_target(), place, options, **kwargs).start()
         mounts.append(mount)
         return mount
 
@@ -299,6 +300,17 @@ def test_a_reader_goes_on_although_the_spool_disk_is_full(disk, fakes):
                 os.pread(f.fileno(), 1, 0)
         assert e.result() == "0"
         assert e.status()["stdout"]["first"] > 0
+
+
+def test_the_limit_on_file_sizes_is_like_a_full_disk(fakes):
+    limit = ["prlimit", "--fsize=500000"]
+    fake = fakes("retain=16M", "spool_memory=64K", wrap=limit)
+    fake.allow("cannot spool")
+    with fake.new() as e:
+        e.spec(script("flood 4M", "exit 0"))
+        wait_for(lambda: "cannot spool" in fake.stderr(), "a warning")
+        assert e.read("stdout") == numbered(4 << 20)
+        assert e.result() == "0"
 
 
 # ---- input ----

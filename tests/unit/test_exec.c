@@ -171,9 +171,10 @@ static void test_timeout(void)
 
 static void test_exit_in_time_is_no_timeout(void)
 {
-	begin_started("{\"cmd\":[\"fake\",\"exit 0\",\"delay 80\"],\"timeout\":0.05}");
-	run_until(is_over);
+	begin_started("{\"cmd\":[\"fake\",\"exit 0\",\"delay 80\",\"out late\"],\"timeout\":0.05}");
+	run_until(is_told_and_over);
 	check_result("0");
+	CHECK_STR(output(STREAM_STDOUT, 0), "late\n");
 	finish();
 }
 

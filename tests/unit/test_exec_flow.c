@@ -9,7 +9,8 @@
 
 static void test_output_after_exit_is_read(void)
 {
-	begin_started("[\"fake\",\"exit 0\",\"delay 50\",\"out late\",\"delay 50\",\"out later\"]");
+	begin_started(
+		"[\"fake\",\"exit 0\",\"delay 300\",\"out late\",\"delay 300\",\"out later\"]");
 	run_until(is_told);
 	check_result("0");
 	CHECK_STR(output(STREAM_STDOUT, 0), "late\nlater\n");
@@ -161,7 +162,7 @@ static void test_input_kept_open_ends_by_eof_only(void)
 
 static void test_a_kill_is_no_end_of_input(void)
 {
-	begin_started("[\"fake\",\"kill-delay 50\",\"count-stdin\",\"exit 0\"]");
+	begin_started("[\"fake\",\"kill-delay 300\",\"count-stdin\",\"exit 0\"]");
 	write_all("x");
 	exec_kill(seen.exec);
 	exec_close_input(seen.exec);
