@@ -13,9 +13,13 @@
 static uint64_t retry_delay_ms(const struct exec *exec)
 {
 	uint64_t delay = KILL_RETRY_FIRST_MS;
+	uint64_t age = exec_elapsed_ms(exec->kill_since_ns);
 
 	for (unsigned i = 1; i < exec->kill_tries && delay < KILL_RETRY_LAST_MS; i++)
 		delay *= 2;
+	/* Readers are told on time, however the tries fall. */
+	if (age < KILL_TELL_MS)
+		delay = MIN(delay, KILL_TELL_MS - age);
 	return MIN(delay, (uint64_t)KILL_RETRY_LAST_MS);
 }
 

@@ -137,6 +137,20 @@ static void test_kill_without_answer_is_told_then_given_up(void)
 	settings.kill_give_up_ms = KILL_GIVE_UP_MS_DEFAULT;
 }
 
+static void test_kill_that_fails_is_told_on_time(void)
+{
+	uint64_t began = monotonic_ns();
+
+	begin_started("[\"fake\",\"kill-fails 6\",\"stay\"]");
+	exec_kill(seen.exec);
+	run_until(is_told);
+	CHECK((monotonic_ns() - began) / 1000000 < KILL_TELL_MS + 1000);
+	CHECK(!seen.over);
+	run_until(is_over);
+	check_result("killed");
+	finish();
+}
+
 static void test_removed_exec_lives_until_the_kill_has_worked(void)
 {
 	begin_started("[\"fake\",\"kill-fails 3\",\"stay\"]");
@@ -206,6 +220,7 @@ int main(void)
 	RUN(test_kill_before_any_spec);
 	RUN(test_kill_before_the_start);
 	RUN(test_kill_without_answer_is_told_then_given_up);
+	RUN(test_kill_that_fails_is_told_on_time);
 	RUN(test_removed_exec_lives_until_the_kill_has_worked);
 	RUN(test_held_exec_outlives_its_removal);
 	RUN(test_timeout);
