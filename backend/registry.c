@@ -7,10 +7,11 @@ extern const struct backend_ops docker_backend;
 extern const struct backend_ops e2b_backend;
 extern const struct backend_ops fake_backend;
 extern const struct backend_ops local_backend;
+extern const struct backend_ops ssh_backend;
 extern const struct backend_ops via_backend;
 
 const struct backend_ops *const backends[] = {
-	&local_backend, &e2b_backend, &via_backend, &docker_backend,
+	&local_backend, &e2b_backend, &ssh_backend, &via_backend, &docker_backend,
 #ifdef WITH_FAKE
 	&fake_backend,
 #endif

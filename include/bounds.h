@@ -97,6 +97,34 @@
 /* How many processes a prefix may have between its own and the init of a name space it makes. */
 #define VIA_WRAPPERS_MAX 8
 
+/* The most that one frame of an ssh master may have (OpenSSH's own limit of a packet, packet.c). */
+#define SSH_FRAME_MAX (256 * KIB)
+/* Output that an ssh host may send ahead, for each command; what it leaves must fit DRAIN_ALLOWANCE. */
+#define SSH_WINDOW_BYTES (1 * MIB)
+/* Data in one packet of an ssh channel, both ways, at most. */
+#define SSH_PACKET_BYTES (32 * KIB)
+/* Input not yet taken by the ssh master, for all commands of a connection. */
+#define SSH_OUTPUT_BYTES (1 * MIB)
+/* What a login shell may print before our part begins. */
+#define SSH_NOISE_BYTES (64 * KIB)
+/* Connections to one host: more are made when the server's MaxSessions is reached. */
+#define SSH_LINKS_MAX 32
+/* A connection that could not be made is not tried again before this; it doubles up to the last. */
+#define SSH_RETRY_FIRST_MS 500
+#define SSH_RETRY_LAST_MS 15000
+/* For ssh(1), where the user has not said otherwise: a dead network is noticed after 45 s. */
+#define SSH_ALIVE_SECONDS "15"
+#define SSH_ALIVE_COUNT "3"
+#define SSH_CONNECT_SECONDS "15"
+/* Ended commands are looked after together, this long after the first of them. */
+#define SSH_CHECK_MS 100
+/* Commands in one request to the helper. */
+#define SSH_ERRAND_BATCH 64
+/* A helper that has not answered for so long is given up. */
+#define SSH_HELPER_MS 30000
+/* After a kill has found nothing left, the end of the streams is waited for this long. */
+#define SSH_CLOSE_MS 1000
+
 /* The largest READ and WRITE asked of the kernel: its own limit of 256 pages. */
 #define TRANSFER_BYTES_MAX (1 * MIB)
 /* After the list of mounts has changed, it is looked at once in this time. */

@@ -32,6 +32,7 @@ import tempfile
 import typing
 
 import e2b_peer
+import sshd
 
 # What a target may be unable to do; a test then checks that it is refused as
 # the contract says, never that nothing happens.
@@ -196,3 +197,15 @@ def podman():
 
     with engine.running(engine.Podman) as own:
         yield container_target(own, f"docker:{own.container()}")
+
+
+@target("ssh")
+def ssh():
+    """A root login, since the tests' files are root's; other logins stand in test_ssh_*.py."""
+    with sshd.server(shells=["root"]) as server:
+        yield Target(
+            address=f"ssh:{server.users.names['root']}@there",
+            options=[f"ssh_config={server.client_config}"],
+            cannot={"umask", "streams-apart"},
+            refuses=("pty", "limits", "user", "sandbox"),
+        )

@@ -1,0 +1,329 @@
+/*
+ * The helper: one far shell for each connection that answers questions about the commands of it
+ * (far_helper()). It keeps its session, so that a kill never waits for a free one or for a
+ * login shell; and when its input ends, since the connection broke or the daemon died, it kills all
+ * that was started over this connection, whether or not anybody comes back.
+ *
+ * One request at a time is on its way; what is asked meanwhile is asked together, since one walk
+ * over /proc does for all.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "bounds.h"
+#include "log.h"
+#include "ssh.h"
+
+void ssh_random_hex(char *ret, size_t n)
+{
+	uint8_t bytes[FAR_MARK_HEX];
+
+	/* Never short up to 256 bytes once the kernel's pool is ready (getrandom(2)). */
+	while (getrandom(bytes, n, 0) != (ssize_t)n)
+		;
+	for (size_t i = 0; i < n; i++)
+		ret[i] = "0123456789abcdef"[bytes[i] & 15];
+	ret[n] = '\0';
+}
+
+static struct ssh_command *command_of(struct ssh_errand *errand)
+{
+	return container_of(errand, struct ssh_command, errand);
+}
+
+/* ---- Sending ---- */
+
+static void send_line(struct ssh_helper *h)
+{
+	if (!h->channel)
+		return;
+	h->line_at +=
+		ssh_channel_send(h->channel, h->line.data + h->line_at, h->line.len - h->line_at);
+	if (h->line_at < h->line.len)
+		return;
+	h->line.len = h->line_at = 0;
+}
+
+/*
+ * MARK PID TICKS y|n. Once the connection was lost only a leader that began when ours did is
+ * ours.
+ */
+static int add_command(struct text *line, const struct ssh_command *c)
+{
+	return text_printf(line, " %s %lld %s %s", c->mark, (long long)c->pid,
+			   *c->ticks ? c->ticks : "0", c->lost ? "n" : "y");
+}
+
+static int add_errands(struct ssh_helper *h)
+{
+	struct ssh_errand *first = list_first(&h->queue, struct ssh_errand, link);
+	enum ssh_errand_kind kind = first->kind;
+	bool alone = first->alone;
+	size_t count = 0;
+	int err = text_printf(&h->line, "%s %u", kind == SSH_KILL ? "kill" : "check", ++h->number);
+
+	list_for_each_safe (errand, &h->queue, struct ssh_errand, link) {
+		if (count && (alone || errand->alone || errand->kind != kind))
+			continue;
+		if (count == SSH_ERRAND_BATCH)
+			break;
+		err = err ? err : add_command(&h->line, command_of(errand));
+		list_remove(&errand->link);
+		list_append(&h->asked, &errand->link);
+		count++;
+	}
+	return err ? err : text_append(&h->line, "\n", 1);
+}
+
+static void answer_all(struct list *errands, enum ssh_answer answer);
+static void give_up(struct ssh_helper *h);
+
+static void ask_next(struct ssh_helper *h)
+{
+	if (!h->ready || h->failed || !list_empty(&h->asked) || list_empty(&h->queue) ||
+	    timer_armed(&h->together))
+		return;
+	if (add_errands(h) < 0 || timer_arm(h->ssh->backend.loop, &h->patience, SSH_HELPER_MS) < 0)
+		give_up(h);
+	else
+		send_line(h);
+}
+
+static void on_together(struct timer *timer)
+{
+	ask_next(container_of(timer, struct ssh_helper, together));
+}
+
+void ssh_helper_ask(struct ssh_helper *h, struct ssh_errand *errand)
+{
+	struct ssh_command *c = command_of(errand);
+
+	/* Nobody waits for what has ended; what runs is killed now. */
+	bool hurry = errand->kind == SSH_KILL && !c->closed;
+
+	list_remove(&errand->link);
+	list_append(&h->queue, &errand->link);
+	if (hurry)
+		timer_cancel(&h->together);
+	else if (!timer_armed(&h->together) && list_empty(&h->asked))
+		timer_arm(h->ssh->backend.loop, &h->together, SSH_CHECK_MS);
+	ask_next(h);
+}
+
+int ssh_helper_signal(struct ssh_helper *h, const struct ssh_command *c, int signo)
+{
+	int err;
+
+	if (!h || !h->ready || h->failed)
+		return -EHOSTUNREACH;
+	err = text_printf(&h->line, "signal 0 %d", signo);
+	err = err ? err : add_command(&h->line, c);
+	err = err ? err : text_append(&h->line, "\n", 1);
+	send_line(h);
+	return err;
+}
+
+/* ---- Answers ---- */
+
+static void answer_all(struct list *errands, enum ssh_answer answer)
+{
+	while (!list_empty(errands)) {
+		struct ssh_errand *errand = list_first(errands, struct ssh_errand, link);
+
+		list_remove(&errand->link);
+		errand->done(errand, answer);
+	}
+}
+
+/* "Some" about many says nothing about any: each is asked about by itself. */
+static void split(struct ssh_helper *h)
+{
+	list_for_each (errand, &h->asked, struct ssh_errand, link)
+		errand->alone = true;
+	list_splice(&h->queue, &h->asked);
+}
+
+static void take_answer(struct ssh_helper *h, const char *word)
+{
+	struct list asked;
+	bool one = list_empty(&h->asked) || h->asked.next->next == &h->asked;
+	enum ssh_answer answer = SSH_BLIND;
+
+	timer_cancel(&h->patience);
+	if (strcmp(word, "none") == 0)
+		answer = SSH_NONE_LEFT;
+	else if (strcmp(word, "some") == 0)
+		answer = SSH_SOME_LEFT;
+	if (answer == SSH_SOME_LEFT && !one) {
+		split(h);
+	} else {
+		list_init(&asked);
+		list_splice(&asked, &h->asked);
+		answer_all(&asked, answer);
+	}
+	ask_next(h);
+}
+
+/* Lines are "MARK PID" when it is there, then "NUMBER WORD". */
+static void take_line(struct ssh_helper *h, const char *line)
+{
+	unsigned number;
+	char word[16];
+
+	if (!h->ready) {
+		const char *mark = strstr(line, h->mark);
+
+		if (!mark || mark[FAR_MARK_HEX] != ' ')
+			return;
+		h->ready = true;
+		send_line(h);
+		ssh_pool_helper_changed(h->ssh);
+		ask_next(h);
+		return;
+	}
+	if (sscanf(line, "%u %15s", &number, word) == 2 && number == h->number)
+		take_answer(h, word);
+}
+
+static void on_data(void *owner, enum stream_id stream, const char *data, size_t len)
+{
+	struct ssh_helper *h = owner;
+	char *newline;
+
+	ssh_channel_consumed(h->channel, len);
+	if (stream == STREAM_STDERR || text_append(&h->said, data, len) < 0)
+		return;
+	while (h->said.len && (newline = memchr(h->said.data, '\n', h->said.len))) {
+		size_t n = (size_t)(newline + 1 - h->said.data);
+
+		*newline = '\0';
+		take_line(h, h->said.data);
+		memmove(h->said.data, h->said.data + n, h->said.len - n);
+		h->said.len -= n;
+	}
+	if (h->said.len > SSH_NOISE_BYTES)
+		h->said.len = 0;
+}
+
+/* ---- Its end ---- */
+
+/* Its channel stays open: the end of its input would be the end of commands that are well. */
+static void give_up(struct ssh_helper *h)
+{
+	if (h->failed)
+		return;
+	h->failed = true;
+	log_warning("ssh: %s: the helper on this connection does not answer: kills go over another",
+		    h->ssh->options.host);
+	list_splice(&h->ssh->errands, &h->asked);
+	list_splice(&h->ssh->errands, &h->queue);
+	ssh_pool_helper_changed(h->ssh);
+}
+
+static void on_patience(struct timer *timer)
+{
+	give_up(container_of(timer, struct ssh_helper, patience));
+}
+
+static void on_room(void *owner)
+{
+	send_line(owner);
+}
+
+static void on_refused(void *owner, bool full, const char *why)
+{
+	struct ssh_helper *h = owner;
+
+	h->channel = NULL;
+	give_up(h);
+}
+
+static void on_closed(void *owner)
+{
+	struct ssh_helper *h = owner;
+
+	h->channel = NULL;
+	give_up(h);
+}
+
+/* The link tells its owner, who frees us. */
+static void on_lost(void *owner, const char *why)
+{
+	struct ssh_helper *h = owner;
+
+	h->channel = NULL;
+}
+
+static void ignore(void *owner)
+{
+}
+
+static void ignore_exit(void *owner, int code)
+{
+}
+
+static void ignore_signal(void *owner, const char *name)
+{
+}
+
+static const struct ssh_channel_events helper_events = {
+	.refused = on_refused,
+	.data = on_data,
+	.room = on_room,
+	.input_closed = ignore,
+	.exited = ignore_exit,
+	.signaled = ignore_signal,
+	.eof = ignore,
+	.pong = ignore,
+	.closed = on_closed,
+	.lost = on_lost,
+};
+
+/* ---- Its beginning ---- */
+
+int ssh_helper_new(struct ssh *ssh, struct ssh_helper **ret)
+{
+	struct ssh_helper *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return -ENOMEM;
+	h->ssh = ssh;
+	/* Not of the prefix, by which it kills. */
+	ssh_random_hex(h->mark, FAR_MARK_HEX);
+	ssh_random_hex(h->prefix, SSH_PREFIX_HEX);
+	list_init(&h->queue);
+	list_init(&h->asked);
+	h->patience.fire = on_patience;
+	h->together.fire = on_together;
+	*ret = h;
+	return 0;
+}
+
+void ssh_helper_start(struct ssh_helper *h)
+{
+	AUTO_TEXT struct text command = {0};
+
+	if (far_ready_command(&command, h->mark) < 0 || far_helper(&h->line, h->prefix) < 0 ||
+	    ssh_channel_open(h->link, &helper_events, h, text_str(&command), &h->channel) < 0)
+		give_up(h);
+}
+
+bool ssh_helper_usable(const struct ssh_helper *h)
+{
+	return h->channel && !h->failed;
+}
+
+void ssh_helper_free(struct ssh_helper *h)
+{
+	list_splice(&h->ssh->errands, &h->asked);
+	list_splice(&h->ssh->errands, &h->queue);
+	timer_cancel(&h->patience);
+	timer_cancel(&h->together);
+	if (h->channel)
+		ssh_channel_release(h->channel);
+	text_done(&h->said);
+	text_done(&h->line);
+	free(h);
+}
