@@ -51,6 +51,18 @@ static void raise_descriptors(void)
 	}
 }
 
+/* One that is closed would be given to a socket of ours, and whoever prints would write to it. */
+static void open_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
 static int open_backend(const struct options *o, struct loop *loop, struct backend **ret,
 			struct text *why)
 {
@@ -153,8 +165,10 @@ int main(int argc, char **argv)
 {
 	AUTO_TEXT struct text why = {0};
 	struct options o;
-	int err = options_parse(argc, argv, &o, &why);
+	int err;
 
+	open_standard_descriptors();
+	err = options_parse(argc, argv, &o, &why);
 	if (!err && o.command == COMMAND_HELP)
 		options_print_help();
 	else if (!err && o.command == COMMAND_VERSION)

@@ -299,3 +299,19 @@ def test_a_stopped_daemon_goes_on(mounted):
             os.kill(mount.pid, signal.SIGCONT)
             assert writer.wait(10) == 0
         assert e.read("stdout") == b"x\n"
+
+
+def test_started_with_closed_descriptors(target, tmp_path):
+    """Whatever starts it may have closed them; its own descriptors must not take their places."""
+    place = tmp_path / "m"
+    place.mkdir()
+    script = 'exec <&- >&- 2>&-; exec "$0" "$1" "$2"'
+    subprocess.run(["sh", "-c", script, SPAWNFS, target.address, place], check=True, timeout=30 * SLOW)
+    try:
+        (place / "a").mkdir()
+        (place / "a" / "spec").write_text('["sh","-c","echo out; echo err >&2; cat"]')
+        (place / "a" / "stdin").write_text("in\n")
+        assert (place / "a" / "stdout").read_text() == "out\nin\n"
+        assert (place / "a" / "stderr").read_text() == "err\n"
+    finally:
+        subprocess.run(["fusermount3", "-u", place], check=True)
