@@ -26,6 +26,7 @@ static void renewed(struct e2b_control *control, const struct e2b_fault *fault)
 	if (fault)
 		log_warning("e2b: sandbox %s was not kept alive, it may end within %llu s: %s",
 			    s->id, (unsigned long long)s->ttl_s, fault->text);
+	s->ttl_due = s->ttl_due && fault;
 	arm(s, fault ? E2B_RENEW_RETRY_S : MAX(s->ttl_s / 3, 1u));
 }
 
@@ -50,7 +51,7 @@ static void timer_fired(struct timer *timer)
 
 	if (http_active(&s->renewal->control.call))
 		return;
-	if ((!s->owned && !s->commands) || renew(s) < 0)
+	if ((!s->owned && !s->commands && !s->ttl_due) || renew(s) < 0)
 		arm(s, E2B_RENEW_RETRY_S);
 }
 
@@ -68,7 +69,8 @@ void e2b_renewal_start(struct e2b_sandbox *s)
 		s->ttl_s = s->e2b->config.ttl_s ? s->e2b->config.ttl_s : E2B_ATTACH_TTL_S;
 	s->renew_timer.fire = timer_fired;
 	/* The option is to hold from the start; what was just made or extended has time. */
-	arm(s, s->e2b->config.ttl_s && !s->owned ? 0 : MAX(s->ttl_s / 3, 1u));
+	s->ttl_due = s->e2b->config.ttl_s && !s->owned;
+	arm(s, s->ttl_due ? 0 : MAX(s->ttl_s / 3, 1u));
 }
 
 void e2b_renewal_stop(struct e2b_sandbox *s)

@@ -42,6 +42,7 @@ struct e2b_sandbox {
 	bool owned;	   /* the mount created it: it lives as long as the mount */
 	uint64_t ttl_s;	   /* what its time to live is set or extended to; 0: not known */
 	unsigned commands; /* not released: while there are some, it is kept alive */
+	bool ttl_due;	   /* the option ttl is still to be set */
 	struct timer renew_timer;
 	struct e2b_renewal *renewal;
 
