@@ -14,7 +14,8 @@ export function answer(res, status, body, headers = {}) {
 }
 
 // The numeric-code error of everybody but the RPC handlers.
-export const refuse = (res, code, message, headers) => answer(res, code, { code, message }, headers);
+export const refuse = (res, code, message, headers) =>
+	answer(res, code, { code, message }, headers);
 
 export async function readBody(req) {
 	const parts = [];

@@ -126,12 +126,16 @@ const ROUTES = [
 export const isApiPath = (path) => /^\/(v2\/)?sandboxes(\/|$)/.test(path);
 
 export async function serveApi(peer, req, res, path) {
-	if (!peer.apiKeys.has(req.headers["x-api-key"]))
-		return refuse(res, 401, "Invalid API key, please visit https://e2b.dev/docs/api-key for more information.");
+	if (!peer.apiKeys.has(req.headers["x-api-key"])) {
+		return refuse(res, 401, "Invalid API key, please visit https://e2b.dev/docs/api-key " +
+			"for more information.");
+	}
 	const fitting = ROUTES.filter(([, pattern]) => pattern.test(path));
 	const route = fitting.find(([method]) => method === req.method);
+	if (!route && fitting.length)
+		return refuse(res, 405, "method not allowed");
 	if (!route)
-		return refuse(res, fitting.length ? 405 : 404, fitting.length ? "method not allowed" : "no such route");
+		return refuse(res, 404, "no such route");
 	try {
 		const body = req.method === "POST" ? await jsonBody(req) : {};
 		const id = route[1].exec(path)[1];

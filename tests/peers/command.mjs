@@ -2,7 +2,8 @@
 
 const READ_SIZE = 32 << 10; // of a real envd: one read is one data event
 const QUEUE_CHUNKS = 64;
-const NICE_WRAPPER = 'echo 100 2>/dev/null >/proc/$$/oom_score_adj; exec ionice -c 2 -n 4 nice -n 0 "$@"';
+const NICE_WRAPPER = "echo 100 2>/dev/null >/proc/$$/oom_score_adj; " +
+	'exec ionice -c 2 -n 4 nice -n 0 "$@"';
 
 const SIGNAL_TEXT = {
 	1: "hangup", 2: "interrupt", 3: "quit", 4: "illegal instruction",

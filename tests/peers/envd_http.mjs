@@ -11,14 +11,17 @@ import { requestKey, routes } from "./process_service.mjs";
 const ENVD_PORT = 49983;
 const STREAM_TYPES = ["application/connect+json", "application/connect+proto"];
 const UNARY_TYPES = ["application/json", "application/proto"];
-const INTERNAL = new Set(["/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"]);
+const INTERNAL = new Set(["/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw",
+	"/upgrade"]);
 
 const METHODS = new Map(ProcessService.methods.map((method) => [method.name, method]));
 
 // The proxy's errors are HTML for what looks like a browser.
 function proxyError(req, res, status, fields) {
-	if (/mozilla|chrome|safari/i.test(req.headers["user-agent"] ?? ""))
-		return answer(res, status, `<html><body>${fields.message}</body></html>`, { "content-type": "text/html" });
+	if (/mozilla|chrome|safari/i.test(req.headers["user-agent"] ?? "")) {
+		return answer(res, status, `<html><body>${fields.message}</body></html>`,
+			{ "content-type": "text/html" });
+	}
 	return answer(res, status, { ...fields, code: status });
 }
 

@@ -9,8 +9,8 @@
 //     answer   {status, body, headers}: as if a proxy had answered; body is text or JSON
 //     reset, close, stall   no byte; the connection is reset, closed, left open
 //
-// In the answer. "at" is what it happens to: start, data, keepalive, end, trailer of a stream, answer
-// of a unary call; "after" how many of those go by first:
+// In the answer. "at" is what it happens to: start, data, keepalive, end, trailer of a stream,
+// answer of a unary call; "after" how many of those go by first:
 //     cut      {bytes, how}: so many bytes of it (half of it if absent), then clean (the HTTP body
 //              ends well), close or reset
 //     replace  {flags, length, payload, last}: an envelope with these in its place; last: and then

@@ -55,7 +55,8 @@ export class Sandbox {
 	#onExpiry;
 	#timer;
 
-	constructor({ spawner, peerMark, onExpiry, id, templateID, secure, envs, metadata, ttl, version, autoPause }) {
+	constructor({ spawner, peerMark, onExpiry, id, templateID, secure, envs, metadata, ttl, version,
+		autoPause }) {
 		this.id = id ?? "i" + randomBytes(10).toString("hex");
 		this.accessToken = secure ? randomBytes(32).toString("hex") : undefined;
 		this.templateID = templateID;

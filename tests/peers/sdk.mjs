@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import { CommandExitError, NotFoundError, RateLimitError, Sandbox, SandboxNotFoundError, TimeoutError } from "e2b";
+import {
+	CommandExitError, NotFoundError, RateLimitError, Sandbox, SandboxNotFoundError, TimeoutError,
+} from "e2b";
 
 const failure = (promise) => promise.then(
 	(value) => assert.fail(`succeeded with ${JSON.stringify(value)}`), (e) => e);
@@ -20,7 +22,8 @@ const CHECKS = {
 	run: () => inSandbox(async (sandbox, commands) => {
 		const result = await commands.run("echo out; echo err >&2; echo $A; pwd",
 			{ envs: { A: "a b" }, cwd: "/tmp" });
-		assert.deepEqual([result.exitCode, result.stdout, result.stderr], [0, "out\na b\n/tmp\n", "err\n"]);
+		assert.deepEqual([result.exitCode, result.stdout, result.stderr],
+			[0, "out\na b\n/tmp\n", "err\n"]);
 	}),
 
 	fails: () => inSandbox(async (sandbox, commands) => {
@@ -96,7 +99,8 @@ const CHECKS = {
 	}),
 
 	sandboxes: async () => {
-		const made = await Sandbox.create({ timeoutMs: 30_000, metadata: { a: "b" }, envs: { MADE: "yes" } });
+		const made = await Sandbox.create(
+			{ timeoutMs: 30_000, metadata: { a: "b" }, envs: { MADE: "yes" } });
 		assert.equal((await made.commands.run("echo $MADE $E2B_SANDBOX_ID")).stdout,
 			`yes ${made.sandboxId}\n`);
 		const info = await made.getInfo();
