@@ -85,6 +85,7 @@ struct docker_command {
 	struct timer timer;	      /* the kind's own, also armed when output is held back */
 	struct task task;	      /* the kind's own */
 	struct task resume_task;      /* docker_command.c's */
+	unsigned asks;		      /* what is left, without an answer */
 	unsigned looks;		      /* without success: how long until the next */
 	bool held;
 	bool killing;
@@ -147,6 +148,9 @@ void docker_command_no_program(struct docker_command *c, int err);
 
 /* Makes the line that tells the far shell what to become. Returns 0 or -ENOMEM. */
 int docker_command_line(struct docker_command *c);
+
+/* It is to be killed: its output goes on being taken, and is thrown away where there is no room. */
+void docker_command_abandon(struct docker_command *c);
 
 /* It is known to have ended: what is left of its output must not wait for readers. */
 void docker_command_drain(struct docker_command *c);

@@ -64,6 +64,15 @@ void docker_command_resume(struct docker_command *c)
 	loop_defer(c->docker->base.loop, &c->resume_task);
 }
 
+void docker_command_abandon(struct docker_command *c)
+{
+	c->killing = true;
+	c->output.killed = true;
+	/* An engine whose stream nobody reads would wait with the end of the command. */
+	if (c->phase == DOCKER_RUNNING)
+		docker_command_resume(c);
+}
+
 /* ---- The far shell ---- */
 
 int docker_command_line(struct docker_command *c)

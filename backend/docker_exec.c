@@ -84,8 +84,12 @@ static void container_seen(struct docker_call *call, int err)
 		found_gone(c);
 		return;
 	}
-	if (!c->killing)
+	if (!c->killing) {
+		/* It may just be ending, and its helper was the first to go. */
+		if (c->asks++ < DOCKER_CHECK_TRIES)
+			timer_arm(c->docker->base.loop, &c->timer, DOCKER_LOOK_LAST_MS);
 		return;
+	}
 	if (err || call->answer.status != 200)
 		err = docker_why(call->api, err, &call->answer, &call->body, &why,
 				 "docker: cannot kill a command");
@@ -366,6 +370,8 @@ static void timer_fired(struct timer *timer)
 	}
 	if (c->phase != DOCKER_ENDED)
 		look(c);
+	else if (!c->gone && !c->ask.queued)
+		ask_helper(c, c->killing ? DOCKER_ASK_KILL : DOCKER_ASK_CHECK);
 }
 
 static int begin(struct docker_command *c, struct text *why)
@@ -390,7 +396,7 @@ static void refuse_killed(struct task *task)
 
 static void kill_command(struct docker_command *c)
 {
-	c->killing = true;
+	docker_command_abandon(c);
 	if (c->phase == DOCKER_MAKING) {
 		docker_ensure_cancel(&c->ensure);
 		docker_call_cancel(&c->call);

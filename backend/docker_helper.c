@@ -189,12 +189,14 @@ static void never_came_up(struct docker_helper *h)
 {
 	const char *said = text_str(h->heard.len ? &h->heard : &h->complaint);
 	AUTO_TEXT struct text why = {0};
-	bool no_shell = docker_failure_parse(said).program;
+	struct docker_failure failure = docker_failure_parse(said);
+	bool no_shell = failure.program;
 
 	text_printf(&why, "docker: /bin/sh does not start in the container %s: %.*s", h->name,
 		    (int)strcspn(said, "\r\n"), said);
 	if (!no_shell && !h->privileged) {
-		fail(h, -ENXIO, text_str(&why));
+		/* A user that is not there, say. */
+		fail(h, failure.err == -EIO ? -ENXIO : failure.err, text_str(&why));
 		return;
 	}
 	/* An engine without privileges of its own has none to give. */
@@ -282,6 +284,8 @@ static void hear(struct docker_helper *h)
 			take_answer(h, line);
 		else if (strncmp(line, h->mark, strlen(h->mark)) == 0)
 			up(h);
+		else
+			text_printf(&h->complaint, "%s\n", line);
 	}
 }
 

@@ -14,7 +14,7 @@ static size_t reserve(struct docker_output *o, enum stream_id id, size_t len, vo
 	size_t room = exec_output_reserve(o->exec, id, ret);
 
 	/* What children go on to write is nothing the ended command has left. */
-	if (room || !o->draining || o->overdrawn[id] + len > DRAIN_ALLOWANCE)
+	if (room || !o->draining || o->overdrawn[id] + len > DOCKER_TAIL_BYTES_MAX)
 		return room;
 	o->overdrawn[id] += len;
 	exec_output_overdraw(o->exec, id, len);
@@ -27,19 +27,23 @@ static size_t deliver(struct docker_output *o, enum stream_id id, const char *da
 
 	if (o->merged)
 		id = STREAM_STDOUT;
-	while (done < len) {
+	while (done < len && !o->cut[id]) {
 		void *room;
 		size_t n = reserve(o, id, len - done, &room);
 
-		/* A stream that was cut off has no room, and takes all. */
-		if (!n)
+		if (!n && o->killed)
+			o->cut[id] = true;
+		/* A stream that the exec has cut off has no room, and takes all. */
+		if (!n && !o->killed)
 			return exec_output(o->exec, id, data + done, len - done) ? len : done;
 		n = MIN(n, len - done);
-		memcpy(room, data + done, n);
-		exec_output_commit(o->exec, id, n);
+		if (n) {
+			memcpy(room, data + done, n);
+			exec_output_commit(o->exec, id, n);
+		}
 		done += n;
 	}
-	return done;
+	return len;
 }
 
 size_t docker_output_take(struct docker_output *o, enum stream_id id, const char *data, size_t len)

@@ -15,11 +15,13 @@ struct docker_output {
 	bool reports;	  /* a far shell runs first, and reports */
 	const char *mark; /* what its reports begin with */
 	bool draining;	  /* the command has ended: take what it left without waiting for readers */
+	bool killed;	  /* nobody is promised more: what finds no room is thrown away */
 
 	/* docker_output.c's own. */
 	bool open;			 /* the command runs */
 	struct text early[STREAM_COUNT]; /* held at the gate */
 	size_t overdrawn[STREAM_COUNT];
+	bool cut[STREAM_COUNT]; /* something was thrown away: nothing may follow it */
 };
 
 /* Returns the bytes taken; less than len: held, offer the rest again after resume(). */

@@ -277,7 +277,7 @@ static int begin(struct docker_command *c, struct text *why)
 
 static void kill_command(struct docker_command *c)
 {
-	c->killing = true;
+	docker_command_abandon(c);
 	/* Until the start is answered, the container may begin to run just behind a removal. */
 	if (c->phase >= DOCKER_RUNNING || (c->phase == DOCKER_STARTING && c->waiting))
 		remove_container(c);

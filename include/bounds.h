@@ -216,6 +216,8 @@
 /* Looks at an exec: the delay doubles from the first to the last. */
 #define DOCKER_LOOK_FIRST_MS 2
 #define DOCKER_LOOK_LAST_MS 500
+/* How often it is asked what an ended command has left, when there is no answer. */
+#define DOCKER_CHECK_TRIES 20
 /* Looks that fail before the result is given up. */
 #define DOCKER_LOST_LOOKS 8
 /*
@@ -223,6 +225,12 @@
  * left (moby, daemon/monitor.go).
  */
 #define DOCKER_HELD_LOOK_MS 250
+/*
+ * What an engine may hold of an ended command's output: 1.6 MB were measured between a writer
+ * in Docker and our end of a Unix socket (1 MB of it in dockerd), 0.6 MB with Podman; TCP holds
+ * more. All of it is taken, whether there is a reader or not.
+ */
+#define DOCKER_TAIL_BYTES_MAX (8 * MIB)
 /* How long after its last process is gone an exec's stream must have ended. */
 #define DOCKER_END_MS 3000
 

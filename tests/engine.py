@@ -120,14 +120,17 @@ class Engine:
             return answer.status, json.loads(text)
         return answer.status, text
 
-    def images(self):
-        with tempfile.TemporaryDirectory() as place:
-            root = pathlib.Path(place) / "root"
+    def busybox_tar(self):
+        made = self.place / "busybox.tar"
+        if not made.exists():
+            root = self.place / "busybox"
             root.mkdir()
             busybox_root(root)
-            tar = pathlib.Path(place) / "tar"
-            run("tar", "-C", root, "-cf", tar, ".")
-            self.client("import", tar, "busybox:test")
+            run("tar", "-C", root, "-cf", made, ".")
+        return made
+
+    def images(self):
+        self.client("import", self.busybox_tar(), "busybox:test")
         self.client("import", debian_tar(), "debian:test")
 
     def client(self, *arguments):

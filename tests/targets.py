@@ -187,7 +187,7 @@ def docker_image():
     with engine.running(engine.Docker) as own:
         found = container_target(own, "docker:image=debian:test")
         found.options.append("docker_network=none")
-        found.many = 50
+        found.many = 20
         yield found
 
 

@@ -30,6 +30,7 @@ def test_1_a_background_child_keeps_the_pipes(mount, job):
     assert job.read("stdout") == b"hi\n"
 
 
+@pytest.mark.needs("children")
 def test_2_output_of_the_leader_is_complete_and_a_late_line_has_its_rule(mounted):
     """snailbook FAQ, golang#60309"""
     mount = mounted("drain_quiet=2", "drain_limit=10")

@@ -1,0 +1,309 @@
+"""docker:CONTAINER: what only a container engine does, and how it is put right."""
+
+import errno
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import SPAWNFS, Mount, kill, unique, unique_seconds, wait_for
+from test_kill import gone
+
+
+@pytest.fixture
+def container(target):
+    """Makes containers of the test's own, gone after it."""
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(target.engine.container(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for name in made:
+        target.engine.kill_container(name)
+
+
+@pytest.fixture
+def in_container(target, tmp_path):
+    """Mounts a container: in_container(name, options...)."""
+    import dataclasses
+
+    mounts = []
+
+    def make(name, *options, **kwargs):
+        at = tmp_path / f"c{len(mounts)}"
+        of = dataclasses.replace(target, address=f"docker:{name}", **kwargs)
+        mounts.append(Mount(of, at, options).start())
+        return mounts[-1]
+
+    yield make
+    for mount in mounts:
+        mount.stop()
+
+
+def refused_mount(target, tmp_path, address, *options, env=None):
+    """Mounting fails; the sentence it says."""
+    command = [SPAWNFS, "-f"]
+    for option in options:
+        command += ["-o", option]
+    done = subprocess.run(
+        [*command, address, tmp_path], capture_output=True, timeout=60, text=True,
+        env={**os.environ, **(env or {})},
+    )
+    assert done.returncode != 0 and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+# ---- mounting ----
+
+
+def test_a_container_that_is_not_there(target, tmp_path):
+    said = refused_mount(target, tmp_path, "docker:nosuch", *target.options)
+    assert "nosuch" in said and "No such container" in said
+
+
+def test_a_container_that_does_not_run(target, tmp_path, container):
+    name = container()
+    target.engine.client("stop", "-t", "0", name)
+    said = refused_mount(target, tmp_path, f"docker:{name}", *target.options)
+    assert f"{name} does not run" in said
+
+
+def test_an_engine_that_is_not_there(target, tmp_path):
+    said = refused_mount(target, tmp_path, "docker:c1", "docker_host=unix:///nowhere/docker.sock")
+    assert "/nowhere/docker.sock" in said and "is the engine running?" in said
+    said = refused_mount(target, tmp_path, "docker:c1", env={"DOCKER_HOST": "tcp://127.0.0.1:1"})
+    assert "Connection refused" in said
+
+
+@pytest.mark.parametrize(
+    "address, options",
+    [
+        ("docker:", ()),
+        ("docker:a/b", ()),
+        ("docker:image=", ()),
+        ("docker:image=a b", ()),
+        ("docker:c1", ["docker_host=ssh://host"]),
+        ("docker:c1", ["docker_host=tcp://"]),
+        ("docker:c1", ["docker_network=none"]),
+        ("docker:c1", ["nosuch=1"]),
+    ],
+)
+def test_usage(target, tmp_path, address, options):
+    assert "docker" in refused_mount(target, tmp_path, address, *options)
+
+
+def test_the_environment_names_the_engine(target, tmp_path):
+    import dataclasses
+
+    of = dataclasses.replace(target, options=(), env={"DOCKER_HOST": target.engine.host})
+    with Mount(of, tmp_path / "m") as mount:
+        assert mount.run(["echo", "x"]) == ("0", b"x\n", b"")
+
+
+# ---- the far side ----
+
+
+def test_busybox(container, in_container):
+    """A root with nothing but a static busybox."""
+    mount = in_container(container("busybox:test"))
+    assert mount.run({"cmd": ["sh", "-c", 'echo "$A" >&2; cat'], "env": {"A": "é\n"}}, b"in")[1:] == (
+        b"in",
+        "é\n\n".encode(),
+    )
+    assert mount.run(["nosuch"])[0] == "127"
+    with mount.new() as e:
+        mark = unique_seconds()
+        e.spec(["sh", "-c", f"setsid sleep {mark} & setsid sh -c 'sleep {mark} & sleep {mark}' & wait"])
+        wait_for(lambda: len(mount.target.processes(mark)) >= 4, "the tree")
+        os.rmdir(e)
+        gone(mount, mark)
+
+
+def test_user(mount):
+    out = mount.run({"cmd": ["id", "-un"], "user": "user"})
+    assert out == ("0", b"user\n", b"")
+    assert mount.run({"cmd": ["id", "-u"], "user": "1:1"})[1] == b"1\n"
+    with mount.new() as e:
+        with pytest.raises(OSError) as caught:
+            e.spec({"cmd": ["id"], "user": "nosuch"})
+        assert caught.value.errno == errno.ENOENT
+        assert "nosuch" in e.status()["error"]
+        assert e.read("stdout") == b"" and e.read("stderr") == b""
+
+
+def test_what_another_user_started_dies_too(mount):
+    """Root in a container may not look into another user's processes."""
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec({"cmd": ["sh", "-c", f"setsid sh -c 'sleep {mark} & exit' & sleep {mark}"], "user": "user"})
+        wait_for(lambda: len(mount.target.processes(mark)) >= 2, "the tree")
+        e.ctl("kill")
+        assert e.result() == "killed"
+        gone(mount, mark)
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+
+
+def test_the_engine_never_sees_a_secret_in_a_command(target, mount):
+    secret = unique("secret")
+    engine = target.engine
+    began = int(time.time())
+    assert mount.run({"cmd": 'test -n "$TOKEN"', "env": {"TOKEN": secret}})[0] == "0"
+    status, events = engine.api("GET", f"/v1.41/events?since={began}&until={int(time.time()) + 1}")
+    assert status == 200 and b"exec_create" in (events if isinstance(events, bytes) else json.dumps(events).encode())
+    assert secret.encode() not in (events if isinstance(events, bytes) else json.dumps(events).encode())
+    log = (engine.place / "log").read_text()
+    assert secret not in log
+
+
+# ---- the tail ----
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("size", [100_000, 600_000, 1_200_000, 1_500_000, 5_000_000])
+def test_the_tail_waits_for_a_slow_reader(mounted, size):
+    """The engine cuts a stream 2 s after the end of its process."""
+    mount = mounted("retain=64K", "spool_memory=64K")
+    with mount.new() as e:
+        e.spec(["sh", "-c", f"head -c {size} /dev/urandom | tee /tmp/tail.{size} | cat"])
+        time.sleep(4)
+        if size <= 100_000:
+            assert e.status()["state"] in ("draining", "done"), "all of it was taken"
+        out = e.read("stdout")
+        assert e.result() == "0"
+        assert len(out) == size
+    assert mount.run(["sha256sum", f"/tmp/tail.{size}"])[1].split()[0].decode() == digest(out)
+
+
+# ---- losses ----
+
+
+def test_the_container_is_stopped(target, container, in_container):
+    name = container()
+    mount = in_container(name)
+    mount.allow("exec", "docker")
+    with mount.new() as e:
+        mark = unique_seconds()
+        e.spec(["sh", "-c", f"echo before; sleep {mark}"])
+        e.wait_size(7)
+        target.engine.client("kill", name)
+        # 137 where the engine still tells it; never 0.
+        result = e.result()
+        assert result.startswith("lost ") or result == "137", result
+        assert e.read("stdout") == b"before\n"
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+    with mount.new() as e:
+        with pytest.raises(OSError) as caught:
+            e.spec(["true"])
+        assert caught.value.errno == errno.ENXIO
+        assert "not run" in e.status()["error"]
+    target.engine.client("start", name)
+    assert mount.run(["echo", "again"]) == ("0", b"again\n", b"")
+
+
+def test_the_container_is_replaced_under_its_name(target, container, in_container):
+    name = container()
+    mount = in_container(name)
+    mount.allow("exec", "docker")
+    with mount.new() as e:
+        e.spec(["sleep", unique_seconds()])
+        target.engine.client("rm", "-f", name)
+        assert e.result().startswith("lost ") or e.result() == "137"
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+    target.engine.client("run", "-d", "--init", "--net=none", f"--name={name}", "busybox:test", "sleep", "infinity")
+    wait_for(lambda: mount.run(["busybox", "true"])[0] == "0", "the new container")
+
+
+def test_a_paused_container(target, container, in_container):
+    name = container()
+    mount = in_container(name)
+    mount.allow("exec", "docker")
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(["sleep", mark])
+        target.engine.client("pause", name)
+        try:
+            e.ctl("kill")
+            assert e.result() == "killed"
+            assert e.status()["remote"] == "running"
+        finally:
+            target.engine.client("unpause", name)
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone", 60)
+        gone(mount, mark)
+
+
+def test_the_helper_is_killed(target, container, in_container):
+    """Somebody ends our shell in the container: another is made when one is needed."""
+    name = container()
+    mount = in_container(name)
+    mount.allow("exec", "docker")
+    helpers = [p for p in mount.target.processes("spawnfs_line") if pathlib.Path(f"/proc/{p}/root/tmp").exists()]
+    assert helpers
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(["sleep", mark])
+        for pid in helpers:
+            kill(pid)
+        time.sleep(0.2)
+        e.ctl("kill")
+        assert e.result() == "killed"
+        gone(mount, mark)
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+
+
+def test_a_daemon_that_is_killed_leaves_nothing(mounted):
+    mount = mounted()
+    mark = unique_seconds()
+    e = mount.new()
+    e.spec(["sh", "-c", f"setsid sleep {mark} & sleep {mark}"])
+    wait_for(lambda: len(mount.target.processes(mark)) >= 2, "the tree")
+    mount.broken = True
+    mount.daemon.kill()
+    gone(mount, mark)
+
+
+# ---- without a shell ----
+
+
+
+
+def test_a_container_without_a_shell(target, in_container, tmp_path):
+    """What can be done is done; what cannot is refused, and said."""
+    engine = target.engine
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    for place in ("proc", "dev", "tmp", "etc"):
+        (root / place).mkdir()
+    (root / "bin/one").write_bytes(pathlib.Path("/bin/busybox").read_bytes())
+    (root / "bin/one").chmod(0o755)
+    (root / "bin/cat").symlink_to("one")
+    (root / "bin/sleep").symlink_to("one")
+    (root / "bin/env").symlink_to("one")
+    subprocess.run(["tar", "-C", root, "-cf", tmp_path / "tar", "."], check=True)
+    engine.client("import", tmp_path / "tar", "bare:test")
+    name = engine.container("bare:test")
+    try:
+        mount = in_container(name, cannot={"non-utf8", "signals", "signal-result", "pid"})
+        mount.allow("exec", "docker")
+        assert mount.run(["cat"], b"through") == ("0", b"through", b"")
+        result, out, err = mount.run(["nosuch"])
+        assert (result, out) == ("127", b"") and b"nosuch" in err
+        with mount.new() as e, pytest.raises(OSError) as caught:
+            e.spec({"cmd": ["cat"], "cwd": "/nowhere"})
+        assert caught.value.errno == errno.ENOENT
+        assert b"A=b\n" in mount.run({"cmd": ["env"], "env": {"A": "b"}})[1]
+        with mount.new() as e, pytest.raises(OSError) as caught:
+            e.spec(b'{"cmd":["cat","\xff"]}')
+        assert caught.value.errno == errno.EOPNOTSUPP
+    finally:
+        engine.kill_container(name)

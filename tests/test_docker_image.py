@@ -1,0 +1,107 @@
+"""docker:image=IMAGE: a container for each exec, and none left."""
+
+import dataclasses
+import errno
+
+import pytest
+
+from harness import Mount, unique_seconds, wait_for
+from test_kill import gone
+
+
+@pytest.fixture
+def image(target, tmp_path):
+    """Mounts an image: image(name, options...)."""
+    mounts = []
+
+    def make(name="debian:test", *options):
+        at = tmp_path / f"i{len(mounts)}"
+        of = dataclasses.replace(target, address=f"docker:image={name}", cannot={"signal-result"})
+        mounts.append(Mount(of, at, ["docker_network=none", *options]).start())
+        return mounts[-1]
+
+    yield make
+    for mount in mounts:
+        mount.stop()
+
+
+def left(target):
+    """The containers that were made for commands."""
+    found = target.engine.api("GET", "/v1.41/containers/json?all=1")[1]
+    return [c for c in found if "spawnfs.owner" in c["Labels"]]
+
+
+def test_each_exec_has_its_own(target, image):
+    mount = image()
+    assert mount.run("echo x > /tmp/x; cat /tmp/x") == ("0", b"x\n", b"")
+    assert mount.run("cat /tmp/x")[0] == "1"
+    wait_for(lambda: not left(target), "the containers to be removed")
+
+
+def test_a_child_does_not_outlive_the_leader(target, image):
+    mount = image()
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(f"setsid sleep {mark} > /dev/null 2>&1 < /dev/null & exit 3")
+        assert e.result() == "3"
+        gone(mount, mark)
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+
+
+def test_entrypoint_of_the_image_is_not_in_the_way(target, image):
+    engine = target.engine
+    engine.client("import", "--change", 'ENTRYPOINT ["/bin/false"]', "--change", "ENV FROM_IMAGE=1",
+                  engine.busybox_tar(), "entry:test")
+    mount = image("entry:test")
+    assert mount.run('echo "$FROM_IMAGE"') == ("0", b"1\n", b"")
+
+
+def test_removal_kills(target, image):
+    mount = image()
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(["sh", "-c", f"setsid env -i sleep {mark} & sleep {mark}"])
+        wait_for(lambda: len(mount.target.processes(mark)) >= 2, "the tree")
+    gone(mount, mark)
+    wait_for(lambda: not left(target), "the containers to be removed")
+
+
+def test_what_a_killed_daemon_left_is_removed_by_the_next(target, image):
+    mount = image()
+    mark = unique_seconds()
+    mount.new().spec(["sleep", mark])
+    wait_for(lambda: mount.target.processes(mark), "the command")
+    mount.broken = True
+    mount.daemon.kill()
+    mount.daemon.wait()
+    assert left(target)
+    other = image()
+    other.allow("removing the container")
+    wait_for(lambda: not left(target), "the containers to be removed")
+    gone(other, mark)
+    assert other.run(["echo", "x"])[1] == b"x\n"
+
+
+def test_a_live_daemons_containers_are_left_alone(target, image):
+    mount = image()
+    with mount.new() as e:
+        e.spec(["cat"])
+        image()
+        e.append("stdin", b"still here\n")
+        e.wait_size(11)
+        e.ctl("eof")
+        assert e.result() == "0"
+
+
+def test_an_image_that_is_not_there(target, tmp_path):
+    from test_docker_exec import refused_mount
+
+    said = refused_mount(target, tmp_path, "docker:image=nosuch:1", *target.options)
+    assert "nosuch:1" in said
+
+
+def test_a_user_that_is_not_there(image):
+    mount = image()
+    with mount.new() as e, pytest.raises(OSError) as caught:
+        e.spec({"cmd": ["id"], "user": "nosuch"})
+    assert caught.value.errno == errno.ENOENT
