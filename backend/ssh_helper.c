@@ -78,7 +78,7 @@ static int add_errands(struct ssh_helper *h)
 }
 
 static void answer_all(struct list *errands, enum ssh_answer answer);
-static void give_up(struct ssh_helper *h);
+static void give_up(struct ssh_helper *h, const char *why);
 
 static void ask_next(struct ssh_helper *h)
 {
@@ -86,7 +86,7 @@ static void ask_next(struct ssh_helper *h)
 	    timer_armed(&h->together))
 		return;
 	if (add_errands(h) < 0 || timer_arm(h->ssh->backend.loop, &h->patience, SSH_HELPER_MS) < 0)
-		give_up(h);
+		give_up(h, "no memory");
 	else
 		send_line(h);
 }
@@ -187,13 +187,27 @@ static void take_line(struct ssh_helper *h, const char *line)
 		take_answer(h, word);
 }
 
+/* It is given no secret, so it can tell none. */
+static void log_complaint(struct ssh_helper *h, const char *data, size_t len)
+{
+	AUTO_TEXT struct text line = {0};
+
+	if (h->ready && text_append_printable(&line, data, MIN(len, (size_t)200)) == 0)
+		log_info("ssh: %s: the helper shell said: %s", h->ssh->options.host,
+			 text_str(&line));
+}
+
 static void on_data(void *owner, enum stream_id stream, const char *data, size_t len)
 {
 	struct ssh_helper *h = owner;
 	char *newline;
 
 	ssh_channel_consumed(h->channel, len);
-	if (stream == STREAM_STDERR || text_append(&h->said, data, len) < 0)
+	if (stream == STREAM_STDERR) {
+		log_complaint(h, data, len);
+		return;
+	}
+	if (text_append(&h->said, data, len) < 0)
 		return;
 	while (h->said.len && (newline = memchr(h->said.data, '\n', h->said.len))) {
 		size_t n = (size_t)(newline + 1 - h->said.data);
@@ -210,13 +224,14 @@ static void on_data(void *owner, enum stream_id stream, const char *data, size_t
 /* ---- Its end ---- */
 
 /* Its channel stays open: the end of its input would be the end of commands that are well. */
-static void give_up(struct ssh_helper *h)
+static void give_up(struct ssh_helper *h, const char *why)
 {
 	if (h->failed)
 		return;
 	h->failed = true;
-	log_warning("ssh: %s: the helper on this connection does not answer: kills go over another",
-		    h->ssh->options.host);
+	log_warning("ssh: %s: the helper shell on this connection is out of service (%s): kills "
+		    "go over another",
+		    h->ssh->options.host, why);
 	list_splice(&h->ssh->errands, &h->asked);
 	list_splice(&h->ssh->errands, &h->queue);
 	ssh_pool_helper_changed(h->ssh);
@@ -224,7 +239,7 @@ static void give_up(struct ssh_helper *h)
 
 static void on_patience(struct timer *timer)
 {
-	give_up(container_of(timer, struct ssh_helper, patience));
+	give_up(container_of(timer, struct ssh_helper, patience), "it does not answer");
 }
 
 static void on_room(void *owner)
@@ -237,7 +252,7 @@ static void on_refused(void *owner, bool full, const char *why)
 	struct ssh_helper *h = owner;
 
 	h->channel = NULL;
-	give_up(h);
+	give_up(h, why);
 }
 
 static void on_closed(void *owner)
@@ -245,7 +260,7 @@ static void on_closed(void *owner)
 	struct ssh_helper *h = owner;
 
 	h->channel = NULL;
-	give_up(h);
+	give_up(h, "it has ended");
 }
 
 /* The link tells its owner, who frees us. */
@@ -307,7 +322,7 @@ void ssh_helper_start(struct ssh_helper *h)
 
 	if (far_ready_command(&command, h->mark) < 0 || far_helper(&h->line, h->prefix) < 0 ||
 	    ssh_channel_open(h->link, &helper_events, h, text_str(&command), &h->channel) < 0)
-		give_up(h);
+		give_up(h, "no memory");
 }
 
 bool ssh_helper_usable(const struct ssh_helper *h)

@@ -195,8 +195,8 @@ static void on_up(struct ssh_link *link)
 		ssh_helper_start(h);
 	if (ssh->opening)
 		loop_stop(ssh->backend.loop);
-	ssh_pool_helper_changed(ssh);
 	serve_queue(ssh);
+	ssh_pool_helper_changed(ssh);
 }
 
 static void on_room(struct ssh_link *link)

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 
 SHELLS = {
     "sh": "/bin/sh",
@@ -46,7 +47,7 @@ class Users:
 
     def __enter__(self):
         for shell, program in self.shells.items():
-            name = f"sfs{os.getpid()}{shell}"
+            name = f"sfs-{uuid.uuid4().hex[:8]}-{shell}"
             home = self.place / f"home-{shell}"
             identity = ["--non-unique", "--uid", "0", "--gid", "root"] if shell == "root" else ["--gid", "nogroup"]
             run("useradd", "--no-user-group", *identity, "--create-home", "--skel", "/dev/null",

@@ -1,0 +1,288 @@
+"""ssh: against a real sshd: login shells, sessions, broken connections, kills of every kind."""
+
+import contextlib
+import errno
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+import harness
+import sshd
+from harness import wait_for
+from targets import Target, local_processes
+
+SHELLS = ["sh", "dash", "bash", "zsh", "fish", "csh"]
+NOISE = [r"^spawnfs: warning: "]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with sshd.server(shells=[*SHELLS, "root"]) as s:
+        yield s
+
+
+@contextlib.contextmanager
+def mounting(server, tmp_path, user="root", options=(), noise=()):
+    target = Target(
+        address=f"ssh:{server.users.names[user]}@there",
+        options=[f"ssh_config={server.client_config}", *options],
+        noise=noise,
+    )
+    target.name = "ssh"
+    with harness.Mount(target, tmp_path / "m") as mount:
+        yield mount
+
+
+def masters(mount):
+    """The ssh processes of a mount."""
+    found = []
+    for pid in harness.descendants(mount.pid):
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{pid}/comm").read_text() == "ssh\n":
+                found.append(pid)
+    return found
+
+
+def break_connection(mount):
+    for pid in masters(mount):
+        harness.kill(pid)
+
+
+EVERY = os.fsdecode(bytes(range(1, 256)))
+SPECIAL = ["", " ", "a b", "'", '"', "\\", "\\n", "\n", "!", "!!", "$HOME", "`x`", "*", "~", "-n", "%s", EVERY]
+
+
+def raw(spec):
+    return json.dumps(spec, ensure_ascii=False).encode(errors="surrogateescape")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_login_shells_pass_everything(server, tmp_path, shell):
+    with mounting(server, tmp_path, shell) as m:
+        result, out, err = m.run(raw({"cmd": ["printf", "%s\\0", *SPECIAL]}))
+        assert (result, err) == ("0", b"")
+        assert out == b"".join(os.fsencode(s) + b"\0" for s in SPECIAL)
+        result, out, err = m.run(
+            raw({"cmd": ["env", "-0"], "env": {"EVERY": EVERY, "EMPTY": "", "HOME": None}})
+        )
+        variables = dict(v.split(b"=", 1) for v in out.split(b"\0") if v)
+        assert variables[b"EVERY"] == os.fsencode(EVERY)
+        assert variables[b"EMPTY"] == b"" and b"HOME" not in variables
+        directory = tmp_path / "it's a \"dir\"!\n\\"
+        directory.mkdir()
+        os.chmod(tmp_path, 0o755)
+        for parent in tmp_path.parents:
+            if str(parent).startswith("/tmp/pytest"):
+                os.chmod(parent, 0o755)
+        result, out, err = m.run({"cmd": ["pwd"], "cwd": str(directory)})
+        assert (result, out, err) == ("0", os.fsencode(directory) + b"\n", b"")
+        assert m.run({"cmd": ["cat"]}, stdin=bytes(range(256)) * 999)[1] == bytes(range(256)) * 999
+        assert m.run({"cmd": ["sh", "-c", "exit 255"]})[0] == "255"
+        assert m.run({"cmd": ["sh", "-c", "kill -SEGV $$"]})[0] == "signal SEGV"
+        assert m.run({"cmd": ["nosuch"]})[::2] == ("127", b"spawnfs: nosuch: command not found\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_kill_takes_the_whole_tree(server, tmp_path, shell):
+    seconds = [harness.unique_seconds() for _ in range(3)]
+    script = f"sleep {seconds[0]} & setsid sleep {seconds[1]} & env -i sleep {seconds[2]} & wait"
+    with mounting(server, tmp_path, shell) as m:
+        with m.new() as e:
+            e.spec({"cmd": ["sh", "-c", script]})
+            for s in seconds:
+                wait_for(lambda: local_processes(s), "the sleeps to run")
+        for s in seconds:
+            wait_for(lambda: not local_processes(s), "the sleeps to be gone")
+
+
+RC = {"bash": ".bashrc", "zsh": ".zshenv", "fish": ".config/fish/config.fish", "csh": ".cshrc"}
+
+
+@pytest.mark.parametrize("shell", RC)
+def test_noise_of_a_login_shell_is_not_output(server, tmp_path, shell):
+    rc = server.users.home(shell) / RC[shell]
+    rc.parent.mkdir(parents=True, exist_ok=True)
+    noise = "echo welcome\necho -n half a line\n"
+    rc.write_text(noise + ("sh -c 'echo complaint >&2'\n"))
+    try:
+        with mounting(server, tmp_path, shell) as m:
+            done = m.run({"cmd": ["sh", "-c", "echo out; echo err >&2"]})
+            assert done == ("0", b"out\n", b"err\n")
+            done = m.run({"cmd": ["sh", "-c", "echo out; echo err >&2"], "stderr": "merged"})
+            assert done == ("0", b"out\nerr\n", b"")
+    finally:
+        rc.unlink()
+
+
+def test_an_account_without_a_shell_is_refused(server, tmp_path):
+    name = server.users.names["sh"]
+    sshd.run("usermod", "-s", "/usr/sbin/nologin", name)
+    try:
+        with mounting(server, tmp_path, "sh", noise=NOISE) as m, m.new() as e:
+            with pytest.raises(OSError) as caught:
+                e.spec({"cmd": ["true"]})
+            assert caught.value.errno == errno.EACCES
+            assert "not available" in e.status()["error"]
+    finally:
+        sshd.run("usermod", "-s", sshd.SHELLS["sh"], name)
+
+
+@pytest.mark.parametrize("sessions", [1, 2, 10])
+def test_more_commands_than_sessions(tmp_path, sessions):
+    with sshd.server([f"MaxSessions {sessions}"], ["root"]) as server:
+        with mounting(server, tmp_path) as m:
+            count = 24 if sessions == 10 else 5
+            running = [m.new() for _ in range(count)]
+            for e in running:
+                e.spec({"cmd": ["cat"]})
+            for i, e in enumerate(running):
+                e.write("stdin", f"{i}\n".encode())
+            for i, e in enumerate(running):
+                assert (e.read("stdout"), e.result()) == (f"{i}\n".encode(), "0")
+                e.remove()
+            if sessions == 10:
+                assert len(masters(m)) == 3
+            assert m.run({"cmd": ["echo", "after"]})[1] == b"after\n"
+
+
+def test_a_lost_connection_is_told_and_the_command_killed(server, tmp_path):
+    seconds = harness.unique_seconds()
+    with mounting(server, tmp_path, "dash", noise=NOISE) as m:
+        with m.new() as e, m.new() as ended:
+            ended.spec({"cmd": ["sh", "-c", "echo done; exit 3"]})
+            assert ended.result() == "3"
+            e.spec({"cmd": ["sh", "-c", f"echo here; trap '' HUP; setsid sleep {seconds}"]})
+            e.wait_size(5)
+            break_connection(m)
+            assert e.result() == "lost connection_lost"
+            assert e.read("stdout") == b"here\n"
+            assert ended.result() == "3"
+            wait_for(lambda: not local_processes(seconds), "the command to be killed")
+            wait_for(lambda: e.status()["remote"] == "gone", "the kill to be known")
+            # Made again, without being asked.
+            assert m.run({"cmd": ["echo", "again"]}) == ("0", b"again\n", b"")
+
+
+def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
+    with sshd.server(shells=["root"]) as server:
+        with mounting(server, tmp_path, noise=NOISE) as m:
+            seconds = harness.unique_seconds()
+            e = m.new()
+            e.spec({"cmd": ["sleep", seconds]})
+            # Without the helper nobody but a new connection can kill it.
+            for pid in local_processes("spawnfs_line"):
+                harness.kill(pid)
+            server.stop()
+            break_connection(m)
+            assert e.result() == "lost connection_lost"
+            with m.new() as refused:
+                with pytest.raises(OSError) as caught:
+                    refused.spec({"cmd": ["true"]})
+                assert caught.value.errno == errno.EHOSTUNREACH
+                assert refused.result().startswith("failed ")
+                assert "refused" in refused.status()["error"]
+            assert local_processes(seconds)
+            server.start()
+
+            def works():
+                with m.new() as e:
+                    try:
+                        e.spec({"cmd": ["true"]})
+                    except OSError:
+                        return False
+                    return e.result() == "0"
+
+            wait_for(works, "the host to be used again", 20)
+            wait_for(lambda: e.status()["remote"] == "gone", "the old command to be known gone", 30)
+            assert not local_processes(seconds)
+            e.remove()
+
+
+def test_the_host_kills_when_the_daemon_is_killed(server, tmp_path):
+    seconds = harness.unique_seconds()
+    with mounting(server, tmp_path, "dash") as m:
+        e = m.new()
+        e.spec({"cmd": ["setsid", "sleep", seconds]})
+        wait_for(lambda: local_processes(seconds), "the sleep to run")
+        m.broken = True
+        m.daemon.kill()
+        wait_for(lambda: not local_processes(seconds), "the host to kill it")
+
+
+def test_a_background_child_does_not_hold_the_result(server, tmp_path):
+    seconds = harness.unique_seconds()
+    with mounting(server, tmp_path, "dash") as m:
+        with m.new() as e:
+            e.spec({"cmd": ["sh", "-c", f"head -c 1000000 /dev/zero; sleep {seconds} & exit 4"]})
+            assert e.result() == "4"
+            assert len(e.read("stdout")) == 1000000
+            assert local_processes(seconds)
+        wait_for(lambda: not local_processes(seconds), "rmdir to kill the child")
+
+
+def test_a_silent_background_child_is_known_and_killed(server, tmp_path):
+    seconds = harness.unique_seconds()
+    with mounting(server, tmp_path, "dash") as m:
+        with m.new() as e:
+            e.spec({"cmd": ["sh", "-c", f"setsid sleep {seconds} <&- >&- 2>&- & exit 0"]})
+            assert e.result() == "0"
+            wait_for(lambda: local_processes(seconds), "the child to run")
+            assert e.status()["remote"] == "running"
+        wait_for(lambda: not local_processes(seconds), "rmdir to kill the child")
+
+
+def test_no_secret_in_any_argv(server, tmp_path):
+    secret = harness.unique("secret")
+    with mounting(server, tmp_path, "dash") as m, m.new() as e:
+        e.spec({"cmd": ["sleep", "60"], "env": {"TOKEN": secret}})
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    command = pathlib.Path(entry.path, "cmdline").read_bytes()
+                    assert secret.encode() not in command
+
+
+def test_a_name_that_no_shell_can_set_is_refused(server, tmp_path):
+    with mounting(server, tmp_path, "dash") as m, m.new() as e:
+        with pytest.raises(OSError) as caught:
+            e.spec({"cmd": ["true"], "env": {"a.b": "x"}})
+        assert caught.value.errno == errno.EOPNOTSUPP
+        assert "a.b" in e.status()["error"]
+
+
+def usage(*arguments):
+    return subprocess.run(
+        [harness.SPAWNFS, "-f", *arguments], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+    )
+
+
+def test_what_is_wrong_is_said_at_the_mount(server, tmp_path):
+    config = ["-F", server.client_config]
+    place = tmp_path / "m"
+    place.mkdir()
+    for arguments, sentence in (
+        (["ssh:", place], "not an address"),
+        (["ssh:-oProxyCommand=x", place], "not an address"),
+        (["-o", "nosuch=1", "ssh:there", place], "not an option of ssh"),
+        ([*config, "ssh:nobody-of-that-name@there", place], "Permission denied"),
+        ([*config, "-o", "NoSuchOption=1", "ssh:there", place], "does not accept"),
+        ([*config, "-p", "1", "ssh:there", place], "refused"),
+    ):
+        done = usage(*arguments)
+        assert done.returncode == 1 and re.search(sentence, done.stderr), (arguments, done.stderr)
+
+
+def test_nothing_is_left_of_a_mount(server, tmp_path):
+    def directories():
+        return set(pathlib.Path("/tmp").glob("spawnfs-??????"))
+
+    before = directories()
+    with mounting(server, tmp_path, "dash") as m:
+        assert m.run({"cmd": ["true"]})[0] == "0"
+        assert directories() == before
+        wait_for(lambda: len(masters(m)) == 1, "one connection")
+    assert not [p for p in local_processes(str(server.client_config))]
