@@ -4,7 +4,8 @@
  *   ssh.c          the backend: opening and closing
  *   ssh_pool.c     the connections: which command goes over which, and when another is made
  *   ssh_helper.c   a shell on the host, one for each connection, that finds and kills
- *   ssh_command.c  a command: its calls and what it does next
+ *   ssh_command.c  a command: its start, what its channel reports, its calls
+ *   ssh_end.c      its end: when its output is complete, when nothing of it is left
  *   ssh_stream.c   its streams: from the channel to the exec
  * Below them ssh_link and ssh_channel speak the protocol, ssh_client runs ssh(1), and ssh_wire and
  * ssh_options are pure. far_script has what runs on the host.
@@ -122,7 +123,7 @@ void ssh_pool_close(struct ssh *ssh);
 
 bool ssh_pool_up(const struct ssh *ssh);
 
-/* ---- ssh_command.c, ssh_stream.c ---- */
+/* ---- ssh_command.c, ssh_end.c, ssh_stream.c ---- */
 
 enum ssh_stage {
 	SSH_WAITING,  /* for a channel */
@@ -184,6 +185,11 @@ void ssh_command_no_link(struct ssh_command *c, int err, const char *why);
 
 /* Looks at what is known and does what follows; soon. */
 void ssh_command_step(struct ssh_command *c);
+
+/* ssh_end.c: its task, its timer, and the answer to its errand. */
+void ssh_end_step(struct task *task);
+void ssh_end_patience(struct timer *timer);
+void ssh_end_errand_done(struct ssh_errand *errand, enum ssh_answer answer);
 
 /* The far shell is there, or becomes the command, or says why not. */
 void ssh_command_ready(struct ssh_command *c, const char *pid);
