@@ -133,6 +133,26 @@ def e2b():
         )
 
 
+if os.environ.get("SPAWNFS_LIVE_E2B"):  # scripts/live-e2b: it costs money
+
+    @target("e2b-live")
+    def e2b_live():
+        import e2b_live as live
+
+        sandbox = live.Sandbox()
+        try:
+            yield Target(
+                address=f"e2b:{sandbox.id}",
+                cannot={"non-utf8", "umask", "input-closed", "streams-apart", "throughput"},
+                refuses=("pty", "limits", "sandbox"),
+                processes=sandbox.processes,
+                many=100,
+                kill_seconds=30,
+            )
+        finally:
+            sandbox.delete()
+
+
 # A shell says 128+N for these two signals alike, and nothing else says more.
 VIA = {
     "cannot": {"input-closed", "signal-result"},
