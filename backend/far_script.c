@@ -227,9 +227,8 @@ static const char walk_marked[] =
 	"}\n";
 
 /*
- * far_table: "PID PPID GROUP SESSION TICKS", a line for each process that lives. Each line of grep
- * begins with the file's name, so that a process cannot pass for another by what it calls itself. A
- * dead leader may have living threads: Z with more than one thread.
+ * far_table: "PID PPID GROUP SESSION", a line for each process that lives, where there is no
+ * grep. A dead leader may have living threads: Z with more than one thread.
  */
 static const char walk_table[] =
 	"far_stats() {\n"
@@ -248,7 +247,7 @@ static const char walk_table[] =
 	"	Z) [ \"${9:-1}\" -gt 1 ] || return 0 ;;\n"
 	"	X) return 0 ;;\n"
 	"	esac\n"
-	"	far_table=\"$far_table$far_pid $far_ids ${11:-0}$spawnfs_n\"\n"
+	"	far_table=\"$far_table$far_pid $far_ids$spawnfs_n\"\n"
 	"}\n"
 	"far_read_table() {\n"
 	"	far_table=\n"
@@ -267,15 +266,20 @@ static const char walk_table[] =
 	"}\n"
 	"far_ifs=$IFS\n";
 
-/* Seeds are what has the mark, the leader, its session and group; then children until no more. */
+/*
+ * Seeds are what has the mark, the leader's session and group; then children until no more. A
+ * grep over all of /proc is quick, a shell that reads each line is not: only without a grep it
+ * does.
+ */
 static const char walk_find[] =
+	"far_begin() { far_begun=; [ $# -ge 20 ] || return 0; shift 19; far_begun=$1; }\n"
 	"far_leader() {\n"
 	"	case $1 in '' | *[!0-9]* | 0 | 1) return 0 ;; esac\n"
-	"	case \"$spawnfs_n$far_table\" in\n"
-	"	*\"$spawnfs_n$1 \"*\" $2$spawnfs_n\"*) ;;\n"
-	"	*\"$spawnfs_n$1 \"*) return 0 ;;\n"
-	"	*) [ \"$3\" = y ] || return 0 ;;\n"
-	"	esac\n"
+	"	far_text=\n"
+	"	{ IFS= read -r far_text < \"/proc/$1/stat\"; } 2>/dev/null\n"
+	"	far_begin ${far_text##*') '}\n"
+	"	if [ \"$far_text\" ]; then [ \"$far_begun\" = \"$2\" ] || return 0\n"
+	"	else [ \"$3\" = y ] || return 0; fi\n"
 	"	far_leaders=\"$far_leaders$1 \"\n"
 	"}\n"
 	"far_belongs() {\n"
@@ -283,7 +287,8 @@ static const char walk_find[] =
 	"	case $far_leaders in *\" $1 \"* | *\" $3 \"* | *\" $4 \"*) return 0 ;; esac\n"
 	"	return 1\n"
 	"}\n"
-	"far_grow() {\n"
+	"far_grow_slowly() {\n"
+	"	far_read_table\n"
 	"	far_more=yes\n"
 	"	while [ $far_more = yes ]; do\n"
 	"		far_more=no\n"
@@ -297,21 +302,48 @@ static const char walk_find[] =
 	"		IFS=$far_ifs\n"
 	"	done\n"
 	"}\n"
+	"far_add() {\n"
+	"	for far_file in \"$@\"; do\n"
+	"		far_file=${far_file#/proc/}\n"
+	"		far_file=${far_file%%/*}\n"
+	"		case $far_set in\n"
+	"		*\" $far_file \"*) ;;\n"
+	"		*) far_set=\"$far_set$far_file \" far_new=\"$far_new $far_file\" ;;\n"
+	"		esac\n"
+	"	done\n"
+	"}\n"
+	"far_grow() {\n"
+	"	set --\n"
+	"	for far_pid in $far_leaders; do\n"
+	"		set -- \"$@\" -e \"^[0-9]* (.*) [^ZX] [0-9]* $far_pid \" \\\n"
+	"			-e \"^[0-9]* (.*) [^ZX] [0-9]* [0-9]* $far_pid \" \\\n"
+	"			-e \"^[0-9]* (.*) Z [0-9]* $far_pid\\( [-0-9]*\\)\\{14\\} [2-9]\" "
+	"\\\n"
+	"			-e \"^[0-9]* (.*) Z [0-9]* $far_pid\\( [-0-9]*\\)\\{14\\} "
+	"[1-9][0-9]\"\n"
+	"	done\n"
+	"	far_new=$far_set\n"
+	"	while :; do\n"
+	"		for far_pid in $far_new; do\n"
+	"			set -- \"$@\" -e \"^[0-9]* (.*) [^ZX] $far_pid \"\n"
+	"		done\n"
+	"		[ $# -gt 0 ] || return 0\n"
+	"		far_new=\n"
+	"		far_add $(grep -ls \"$@\" /proc/[0-9]*/stat 2>/dev/null)\n"
+	"		set --\n"
+	"	done\n"
+	"}\n"
 	"far_find() {\n"
-	"	far_set=' ' far_leaders=' ' far_marks=\n"
+	"	far_set=' ' far_leaders=' ' far_marks= far_new=\n"
 	"	far_left=blind\n"
 	"	[ $far_way != blind ] || return 0\n"
-	"	far_read_table\n"
 	"	while [ $# -ge 4 ]; do\n"
 	"		far_marks=\"$far_marks SPAWNFS_EXEC=$1\"\n"
 	"		far_leader \"$2\" \"$3\" \"$4\"\n"
 	"		shift 4\n"
 	"	done\n"
-	"	for far_file in $(far_marked $far_marks); do\n"
-	"		far_file=${far_file#/proc/}\n"
-	"		far_set=\"$far_set${far_file%%/*} \"\n"
-	"	done\n"
-	"	far_grow\n"
+	"	far_add $(far_marked $far_marks)\n"
+	"	if [ $far_way = grep ]; then far_grow; else far_grow_slowly; fi\n"
 	"	far_left=some\n"
 	"	[ \"$far_set\" != ' ' ] || far_left=none\n"
 	"}\n";
