@@ -41,6 +41,10 @@ def pytest_generate_tests(metafunc):
     if "target" in metafunc.fixturenames:
         own = module_target(pathlib.Path(metafunc.module.__file__))
         names = [own] if own else list(targets.registry)
+        if not metafunc.config.getoption("--target") and (
+            pathlib.Path(metafunc.module.__file__).stem not in targets.VARIANT_MODULES
+        ):
+            names = [n for n in names if n == own or not targets.registry[n].variant]
         needs = {m.args[0] for m in metafunc.definition.iter_markers("needs")}
         assert needs <= targets.LACKS.keys(), needs
         names = [n for n in names if not needs & targets.registry[n].lacks]

@@ -106,9 +106,15 @@ class Target:
 registry: dict[str, typing.Callable] = {}
 
 
-def target(name, lacks=()):
+# What a variant runs when no --target names it: a second way to the same backend's commands. What
+# is above the backend has been seen on the first.
+VARIANT_MODULES = {"test_cases", "test_exit", "test_kill", "test_start", "test_stdin", "test_stdout"}
+
+
+def target(name, lacks=(), variant=False):
     def register(function):
         registry[name] = function
+        function.variant = variant
         function.lacks = frozenset(lacks)
         assert function.lacks <= LACKS.keys()
         return function
@@ -165,7 +171,7 @@ def via():
     yield Target(address="via:env", **VIA)
 
 
-@target("via-bwrap")
+@target("via-bwrap", variant=True)
 def via_bwrap():
     """Each call makes a PID name space of its own, which no second call can enter."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as tmp:
@@ -199,7 +205,7 @@ def docker():
         yield container_target(own, f"docker:{own.container()}")
 
 
-@target("docker-image", lacks=["files", "children", "early-end"])
+@target("docker-image", lacks=["files", "children", "early-end"], variant=True)
 def docker_image():
     """A container for each exec."""
     import engine
@@ -211,7 +217,7 @@ def docker_image():
         yield found
 
 
-@target("podman", lacks=["children", "early-end"])
+@target("podman", lacks=["children", "early-end"], variant=True)
 def podman():
     import engine
 
