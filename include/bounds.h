@@ -99,7 +99,8 @@
 
 /* The most that one frame of an ssh master may have (OpenSSH's own limit of a packet, packet.c). */
 #define SSH_FRAME_MAX (256 * KIB)
-/* Output that an ssh host may send ahead, for each command; what it leaves must fit DRAIN_ALLOWANCE. */
+/* Output that an ssh host may send ahead, for each command; what it leaves must fit
+ * DRAIN_ALLOWANCE. */
 #define SSH_WINDOW_BYTES (1 * MIB)
 /* Data in one packet of an ssh channel, both ways, at most. */
 #define SSH_PACKET_BYTES (32 * KIB)
