@@ -94,9 +94,7 @@ static int ssh_check(struct backend *backend, const struct spec *spec, struct te
 
 const struct backend_ops ssh_backend = {
 	.scheme = "ssh",
-	.summary = "ssh:[user@]host[:port]  on a host, over your own OpenSSH: its configuration, "
-		   "agent, "
-		   "jump hosts",
+	.summary = "over your own OpenSSH: ssh:[user@]host[:port]",
 	.options =
 		"    -o ssh_config=FILE     the configuration of ssh (-F FILE)\n"
 		"    -o port=PORT           the port (-p PORT)\n"
