@@ -157,6 +157,13 @@ static void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int t
 		fuse_reply_attr(req, &st, attr_timeout(node));
 }
 
+/* Without an answer posix_fallocate(3) writes NULs itself: the command would read them as input. */
+static void op_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t off, off_t len,
+			 struct fuse_file_info *fi)
+{
+	fuse_reply_err(req, ESPIPE);
+}
+
 /* Registers before it looks, so that a change in between is not missed. */
 static void op_poll(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi,
 		    struct fuse_pollhandle *ph)
@@ -183,6 +190,7 @@ void file_ops_add(struct fuse_lowlevel_ops *ops)
 	ops->write = op_write;
 	ops->flush = op_flush;
 	ops->setattr = op_setattr;
+	ops->fallocate = op_fallocate;
 	ops->poll = op_poll;
 }
 

@@ -181,6 +181,21 @@ def test_writes_after_the_end_are_epipe(mount, job):
     assert job.status()["state"] == "running"
 
 
+def test_preallocation_writes_nothing(mount, job):
+    """posix_fallocate(3) writes NULs by itself into a file whose file system has no answer."""
+    spec = os.open(job / "spec", os.O_WRONLY)
+    with raises(errno.ESPIPE):
+        os.posix_fallocate(spec, 0, 10)
+    os.write(spec, b'["cat"]')
+    os.close(spec)
+    stdin = os.open(job / "stdin", os.O_WRONLY)
+    with raises(errno.ESPIPE):
+        os.posix_fallocate(stdin, 0, 10)
+    os.write(stdin, b"hi")
+    os.close(stdin)
+    assert (job.read("stdout"), job.result()) == (b"hi", "0")
+
+
 def test_stdin_none(mount, job):
     job.spec({"cmd": ["cat"], "stdin": "none"})
     assert job.result() == "0"
