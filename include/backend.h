@@ -166,7 +166,8 @@ void exec_started(struct exec *exec, int64_t pid);
 
 /*
  * It could not be started, and certainly does not run. err is the -errno for the writer of
- * the spec; the sentence says what was tried on what and what to do.
+ * the spec; the sentence says what was tried on what and what to do. After a kill both are
+ * replaced: it failed because of that.
  */
 void exec_refused(struct exec *exec, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 
 import pytest
 
@@ -212,6 +213,25 @@ def test_ctl_kill_before_the_start(mount, job):
         assert job.result() == "killed"
         with pytest.raises(OSError):
             job.spec(["true"])
+
+
+@pytest.mark.parametrize("way", ["rmdir", "ctl"])
+def test_a_kill_in_the_middle_of_a_start(mount, way):
+    """Whoever starts what another one kills is told of the kill, not of a fault of the target."""
+    for pause in range(20):
+        e = mount.new()
+        exit_file = os.open(e / "exit", os.O_RDONLY)
+        killer = threading.Timer(pause / 10000, e.remove if way == "rmdir" else lambda: e.ctl("kill"))
+        killer.start()
+        try:
+            e.spec(["sleep", "1000"])
+        except OSError as error:
+            allowed = (errno.ECANCELED, errno.EBUSY, errno.ENOENT)
+            assert error.errno in allowed, (error, e.path.exists() and e.status()["error"])
+        killer.join()
+        assert os.read(exit_file, 100) == b"killed\n"
+        os.close(exit_file)
+        e.remove()
 
 
 # ---- ctl ----

@@ -238,9 +238,15 @@ void exec_refused(struct exec *exec, int err, const char *fmt, ...)
 	struct exec_table *t = exec->table;
 	va_list args;
 
-	va_start(args, fmt);
-	set_error_format(exec, fmt, args);
-	va_end(args);
+	if (exec->kill_wanted) {
+		/* What our kill did to a start is no fault of the target's. */
+		err = -ECANCELED;
+		exec_set_error(exec, "killed before it had started");
+	} else {
+		va_start(args, fmt);
+		set_error_format(exec, fmt, args);
+		va_end(args);
+	}
 	exec_release(exec, REMOTE_NONE);
 	refuse(exec, err);
 	t->observer->started(exec, err);
