@@ -20,11 +20,11 @@ static int insert(struct ssh_link *link, struct ssh_channel *c)
 		n++;
 	if (n == link->channel_slots) {
 		size_t slots = MAX(2 * n, (size_t)16);
-		struct ssh_channel **channels = realloc(link->channels, slots * sizeof(*channels));
+		struct ssh_channel **channels = realloc(link->channels, slots * sizeof(struct ssh_channel *));
 
 		if (!channels)
 			return -ENOMEM;
-		memset(channels + n, 0, (slots - n) * sizeof(*channels));
+		memset(channels + n, 0, (slots - n) * sizeof(struct ssh_channel *));
 		link->channels = channels;
 		link->channel_slots = slots;
 	}

@@ -129,6 +129,18 @@ def grow(e):
 TOLD_SIZE = {"node sync", "node callback", "node promise"}
 
 
+# read, pread64, readv, preadv (asm/unistd.h of the two).
+READ_CALLS = {"x86_64": {0, 17, 19, 295}, "aarch64": {63, 65, 67, 69}}[os.uname().machine]
+
+
+def thread_reads(thread):
+    """Whether it sleeps in a read of the mount: an open or a stat on its way there does not count."""
+    call = (thread / "syscall").read_text().split()[0]
+    return call.isdigit() and int(call) in READ_CALLS and (
+        "request_wait" in (thread / "wchan").read_text()
+    )
+
+
 def waits_for_more(tool, path):
     """Whether a process of the tool has read all there is of path and waits; or all have ended."""
     path, size = os.fsencode(path), os.stat(path).st_size
@@ -144,8 +156,7 @@ def waits_for_more(tool, path):
                 nonblocking = int(info["flags"], 8) & os.O_NONBLOCK
                 if nonblocking and int(info["pos"]) == size:
                     return True
-                if any("request_wait" in thread.read_text()
-                       for thread in pathlib.Path(f"/proc/{pid}/task").glob("*/wchan")):
+                if any(thread_reads(thread) for thread in pathlib.Path(f"/proc/{pid}/task").iterdir()):
                     return True
     return tool.poll() is not None
 
