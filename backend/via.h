@@ -62,7 +62,7 @@ struct via_command {
 
 	struct task judge_task;
 	struct timer linger;
-	struct timer look; /* whether the name space has ended by now */
+	struct timer look; /* whether what is waited for a short while has come */
 	unsigned looks;
 	bool lingered; /* whatever holds the call's streams was given its time */
 };
@@ -81,6 +81,9 @@ static inline bool via_streams_complete(const struct via_command *c)
 {
 	return c->left == VIA_LEFT_NONE || c->left == VIA_LEFT_SOME;
 }
+
+/* Takes down what the far side says, or does not say, of processes that are left. */
+void via_set_left(struct via_command *c, enum via_left left);
 
 /* Looks at all facts and takes the steps that follow. Reports, and may end the command. */
 void via_judge(struct via_command *c);

@@ -94,13 +94,19 @@ static void take_refusal(struct via_command *c, const char *words, bool variable
 	}
 }
 
+void via_set_left(struct via_command *c, enum via_left left)
+{
+	c->left = left;
+	/* It may have waited for this. */
+	call_resume(&c->call, STREAM_STDOUT);
+}
+
 static void take_left(struct via_command *c, const char *words)
 {
-	c->left = strcmp(words, "none") == 0   ? VIA_LEFT_NONE
-		  : strcmp(words, "some") == 0 ? VIA_LEFT_SOME
-		  : strcmp(words, "held") == 0 ? VIA_LEFT_HELD
-					       : VIA_LEFT_UNKNOWN;
-	call_resume(&c->call, STREAM_STDOUT);
+	via_set_left(c, strcmp(words, "none") == 0   ? VIA_LEFT_NONE
+			: strcmp(words, "some") == 0 ? VIA_LEFT_SOME
+			: strcmp(words, "held") == 0 ? VIA_LEFT_HELD
+						     : VIA_LEFT_UNKNOWN);
 }
 
 /* The words after key and a space, or NULL. */

@@ -167,16 +167,39 @@ static bool both_over(const struct via_command *c)
 	return c->call.over[STREAM_STDOUT] && c->call.over[STREAM_STDERR];
 }
 
+/*
+ * What is left of the command is told a moment after its end. The time for draining what children
+ * have still to say starts then, and not while the far side looks for them.
+ */
+static bool left_told(struct via_command *c)
+{
+	if (c->left != VIA_LEFT_UNTOLD || c->call.over[STREAM_STDERR] || c->looks)
+		return true;
+	if (!timer_armed(&c->look))
+		timer_arm(c->base.backend->loop, &c->look, VIA_LINGER_MS);
+	return false;
+}
+
+static void end(struct via_command *c)
+{
+	c->phase = VIA_ENDED;
+	timer_cancel(&c->linger);
+	timer_cancel(&c->look);
+	c->lingered = false;
+	c->looks = 0;
+	if (c->left == VIA_LEFT_UNTOLD)
+		via_set_left(c, VIA_LEFT_UNKNOWN);
+	if (c->signaled)
+		exec_signaled(c->base.exec, c->code);
+	else
+		exec_exited(c->base.exec, c->code);
+}
+
 static void judge_running(struct via_command *c)
 {
 	if (c->end_seen[STREAM_STDOUT] && c->end_seen[STREAM_STDERR]) {
-		c->phase = VIA_ENDED;
-		timer_cancel(&c->linger);
-		c->lingered = false;
-		if (c->signaled)
-			exec_signaled(c->base.exec, c->code);
-		else
-			exec_exited(c->base.exec, c->code);
+		if (left_told(c) || call_finished(c))
+			end(c);
 	} else if (call_finished(c) || (both_over(c) && c->call.ended)) {
 		lose(c);
 	} else if (both_over(c) || c->call.ended) {
@@ -193,10 +216,6 @@ static void judge_ended(struct via_command *c)
 {
 	bool done = true;
 
-	if (c->left == VIA_LEFT_UNTOLD && c->call.over[STREAM_STDERR]) {
-		c->left = VIA_LEFT_UNKNOWN;
-		call_resume(&c->call, STREAM_STDOUT);
-	}
 	for (int i = 0; i < STREAM_COUNT; i++) {
 		if (!c->stream_told[i] && (c->call.over[i] || via_streams_complete(c))) {
 			c->stream_told[i] = true;
