@@ -100,6 +100,8 @@ struct docker_command {
 	bool waiting;	   /* the container was started: its end will be told */
 	int code;	   /* with result_known */
 	bool eof;	   /* the stream has ended */
+	bool output_lost;  /* the engine said so */
+	bool broken;	   /* the stream ended in a reset, which may be the engine's way */
 	bool result_known; /* the engine told the leader's end */
 	bool gone;	   /* no process is left */
 	uint64_t gone_ns;
@@ -148,6 +150,13 @@ void docker_command_no_program(struct docker_command *c, int err);
 
 /* Makes the line that tells the far shell what to become. Returns 0 or -ENOMEM. */
 int docker_command_line(struct docker_command *c);
+
+/*
+ * Whether a stream that ended with err may have ended well: an engine that closes a Unix
+ * socket with input unread resets it (unix(7)), behind all output. Only the engine's word on the
+ * command then tells. Over a network, a reset may have destroyed output.
+ */
+bool docker_command_may_be_whole(const struct docker_command *c, int err);
 
 /* It is to be killed: its output goes on being taken, and is thrown away where there is no room. */
 void docker_command_abandon(struct docker_command *c);

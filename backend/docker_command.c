@@ -64,6 +64,13 @@ void docker_command_resume(struct docker_command *c)
 	loop_defer(c->docker->base.loop, &c->resume_task);
 }
 
+bool docker_command_may_be_whole(const struct docker_command *c, int err)
+{
+	return err == 0 || ((err == -ECONNRESET || err == -EPIPE) &&
+			    c->docker->api.host.transport == DOCKER_UNIX &&
+			    docker_frames_whole(&c->stream.frames));
+}
+
 void docker_command_abandon(struct docker_command *c)
 {
 	c->killing = true;
@@ -135,12 +142,35 @@ static void stream_answered(struct docker_stream *s, int err)
 	c->kind->answered(c, err);
 }
 
+/*
+ * Podman 4.3 writes into stderr what its own attach ran into when a command ends with input
+ * unread; when that was a read, output of the command was lost with it.
+ */
+static bool is_podmans_own(struct docker_command *c, enum stream_id id, const char *data,
+			   size_t len)
+{
+	static const char read_failed[] = "Error: read unixpacket @->/proc/self/fd/";
+	static const char write_failed[] = "Error: write unixpacket @->/proc/self/fd/";
+
+	if (!c->docker->api.podman || id != STREAM_STDERR || len < sizeof(write_failed) ||
+	    data[len - 1] != '\n' || c->phase != DOCKER_RUNNING)
+		return false;
+	if (strncmp(data, read_failed, sizeof(read_failed) - 1) == 0)
+		c->output_lost = true;
+	else if (strncmp(data, write_failed, sizeof(write_failed) - 1) != 0)
+		return false;
+	return true;
+}
+
 static size_t stream_output(struct docker_stream *s, enum stream_id id, const char *data,
 			    size_t len)
 {
 	struct docker_command *c = container_of(s, struct docker_command, stream);
-	size_t taken = docker_output_take(&c->output, id, data, len);
+	size_t taken;
 
+	if (is_podmans_own(c, id, data, len))
+		return len;
+	taken = docker_output_take(&c->output, id, data, len);
 	c->held = taken < len;
 	if (c->held && c->phase == DOCKER_RUNNING && !timer_armed(&c->timer))
 		timer_arm(c->docker->base.loop, &c->timer, DOCKER_HELD_LOOK_MS);
@@ -196,6 +226,13 @@ void docker_command_started(struct docker_command *c, int64_t pid)
 void docker_command_exited(struct docker_command *c, int code)
 {
 	c->phase = DOCKER_ENDED;
+	if (c->output_lost) {
+		exec_lost(
+			c->base.exec, "output_cut",
+			"%s: the command ended with %d, but the engine lost the end of its output",
+			c->base.backend->target, code);
+		return;
+	}
 	c->output.draining = true;
 	docker_output_flush(&c->output);
 	exec_output_end(c->base.exec, STREAM_STDOUT);

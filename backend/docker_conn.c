@@ -1,6 +1,7 @@
 #include "docker_conn.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -128,6 +129,13 @@ ssize_t docker_conn_send(struct docker_conn *conn, const void *data, size_t len)
 		return -EAGAIN;
 	n = send(conn->source.fd, data, len, MSG_NOSIGNAL);
 	return n < 0 ? -errno : n;
+}
+
+bool docker_conn_has_room(const struct docker_conn *conn)
+{
+	struct pollfd wanted = {.fd = conn->source.fd, .events = POLLOUT};
+
+	return conn->connected && poll(&wanted, 1, 0) == 1 && wanted.revents & POLLOUT;
 }
 
 ssize_t docker_conn_receive(struct docker_conn *conn, void *data, size_t len)

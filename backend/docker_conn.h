@@ -42,6 +42,9 @@ bool docker_conn_is_open(const struct docker_conn *conn);
 /* Returns the bytes sent, -EAGAIN (not connected, or no room), or the final -errno. */
 ssize_t docker_conn_send(struct docker_conn *conn, const void *data, size_t len);
 
+/* Whether send would take a byte now. */
+bool docker_conn_has_room(const struct docker_conn *conn);
+
 /* Returns the bytes received, 0 at the end, -EAGAIN, or the final -errno. */
 ssize_t docker_conn_receive(struct docker_conn *conn, void *data, size_t len);
 

@@ -220,6 +220,14 @@ static void look_failed(struct docker_command *c, int err)
 	report_gone_if_known(c);
 }
 
+static void lose_stream(struct docker_command *c)
+{
+	if (c->phase == DOCKER_STARTING)
+		docker_command_started(c, 0);
+	lose(c, "stream_closed",
+	     "docker: the connection to the engine broke while the command ran");
+}
+
 static void looked(struct docker_call *call, int err)
 {
 	struct docker_command *c = container_of(call, struct docker_command, call);
@@ -235,6 +243,10 @@ static void looked(struct docker_call *call, int err)
 	}
 	if (!facts.running && c->eof) {
 		ended(c, &facts);
+		return;
+	}
+	if (c->broken && c->looks >= DOCKER_LOST_LOOKS) {
+		lose_stream(c);
 		return;
 	}
 	if (!facts.running)
@@ -258,13 +270,11 @@ static void stream_ended(struct docker_command *c, int err)
 {
 	if (c->phase == DOCKER_ENDED)
 		return;
-	if (err < 0) {
-		if (c->phase == DOCKER_STARTING)
-			docker_command_started(c, 0);
-		lose(c, "stream_closed",
-		     "docker: the connection to the engine broke while the command ran");
+	if (!docker_command_may_be_whole(c, err)) {
+		lose_stream(c);
 		return;
 	}
+	c->broken = err < 0;
 	if (c->phase == DOCKER_RUNNING)
 		exec_input_closed(c->base.exec, -EPIPE);
 	c->looks = 0;

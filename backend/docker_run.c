@@ -139,17 +139,25 @@ static void waited(struct docker_call *call, int err)
 		exec_gone(c->base.exec);
 }
 
+static void lose_stream(struct docker_command *c)
+{
+	if (c->phase < DOCKER_RUNNING)
+		docker_command_started(c, 0);
+	lose(c, "stream_closed",
+	     "docker: the connection to the engine broke while the command ran");
+}
+
 static void stream_ended(struct docker_command *c, int err)
 {
 	if (c->phase == DOCKER_ENDED)
 		return;
-	if (err < 0 && !c->result_known && !c->gone) {
-		if (c->phase < DOCKER_RUNNING)
-			docker_command_started(c, 0);
-		lose(c, "stream_closed",
-		     "docker: the connection to the engine broke while the command ran");
+	if (!docker_command_may_be_whole(c, err) && !c->gone) {
+		lose_stream(c);
 		return;
 	}
+	c->broken = err < 0;
+	if (c->broken && !c->result_known)
+		timer_arm(c->docker->base.loop, &c->timer, DOCKER_END_MS);
 	if (c->phase == DOCKER_RUNNING)
 		exec_input_closed(c->base.exec, -EPIPE);
 	end_if_known(c);
@@ -160,8 +168,13 @@ static void timer_fired(struct timer *timer)
 {
 	struct docker_command *c = container_of(timer, struct docker_command, timer);
 
-	if (c->phase == DOCKER_ENDED || (!c->gone && !c->result_known))
+	if (c->phase == DOCKER_ENDED)
 		return;
+	if (!c->gone && !c->result_known) {
+		if (c->broken)
+			lose_stream(c);
+		return;
+	}
 	docker_stream_close(&c->stream);
 	c->eof = true;
 	if (c->result_known) {

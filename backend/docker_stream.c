@@ -177,7 +177,7 @@ static void conn_event(struct docker_conn *conn)
 	struct docker_stream *s = container_of(conn, struct docker_stream, conn);
 
 	send_request(s);
-	if (s->full && s->up) {
+	if (s->full && s->up && docker_conn_has_room(&s->conn)) {
 		s->full = false;
 		s->events->room(s);
 	}
@@ -213,6 +213,15 @@ ssize_t docker_stream_write(struct docker_stream *s, const void *data, size_t le
 	s->full = n < (ssize_t)len;
 	update_interest(s);
 	return n < 0 ? 0 : n;
+}
+
+bool docker_stream_has_room(struct docker_stream *s)
+{
+	if (s->closed)
+		return true;
+	s->full = !s->up || !docker_conn_has_room(&s->conn);
+	update_interest(s);
+	return !s->full;
 }
 
 void docker_stream_end_input(struct docker_stream *s)

@@ -60,11 +60,8 @@ void docker_stream_close(struct docker_stream *s);
 /* Sends input. Returns the bytes taken, 0 (room() follows), or -EPIPE or another -errno. */
 ssize_t docker_stream_write(struct docker_stream *s, const void *data, size_t len);
 
-/* Whether the last write found room. */
-static inline bool docker_stream_has_room(const struct docker_stream *s)
-{
-	return !s->full;
-}
+/* Whether a write would take a byte now, or fail; when not, room() follows. */
+bool docker_stream_has_room(struct docker_stream *s);
 
 /* Ends the input. */
 void docker_stream_end_input(struct docker_stream *s);

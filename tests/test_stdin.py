@@ -371,6 +371,7 @@ def test_epipe_when_the_command_has_closed_its_input(mount, target, job):
     wait_for(refused, "EPIPE")
 
 
+@pytest.mark.needs("unread-input")
 def test_a_blocked_writer_gets_epipe_at_the_end(mount, job):
     job.spec(["sh", "-c", "trap 'exit 5' USR1; while :; do sleep .05; done"])
     with child("sh", "-c", f"exec cat /dev/zero > {job / 'stdin'}", stderr=subprocess.PIPE) as writer:
@@ -381,6 +382,7 @@ def test_a_blocked_writer_gets_epipe_at_the_end(mount, job):
     assert job.result() == "5"
 
 
+@pytest.mark.needs("unread-input")
 def test_a_command_that_reads_a_little_and_ends(mount, job):
     job.spec(["head", "-c", "5"])
     with child("sh", "-c", f"exec cat /dev/zero > {job / 'stdin'}", stderr=subprocess.DEVNULL) as writer:
