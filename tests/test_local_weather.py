@@ -230,6 +230,7 @@ def test_no_more_processes():
         mount --bind "$2/fuse" /dev/fuse
         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -ec '
             "$1" -f local: "$2/m" &
+            trap "kill $!" EXIT
             until test -e "$2/m/.spawnfs/version"; do sleep .02; done
             cd "$2/m"
             mkdir before no after
@@ -246,6 +247,7 @@ def test_no_more_processes():
             cat before/stdout before/exit
             cd /
             fusermount3 -u "$2/m"
+            trap - EXIT
             wait $!' sh "$1" "$2"
     """
     with public_directory() as place:
