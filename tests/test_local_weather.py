@@ -228,6 +228,7 @@ def test_no_more_processes():
     script = """
         mknod -m 666 "$2/fuse" c 10 229
         mount --bind "$2/fuse" /dev/fuse
+        cd /  # commands start where the daemon does, which must be open to that user
         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -ec '
             "$1" -f local: "$2/m" &
             trap "kill $!" EXIT
