@@ -95,11 +95,10 @@ static int ssh_check(struct backend *backend, const struct spec *spec, struct te
 const struct backend_ops ssh_backend = {
 	.scheme = "ssh",
 	.summary = "over your own OpenSSH: ssh:[user@]host[:port]",
-	.options =
-		"    -o ssh_config=FILE     the configuration of ssh (-F FILE)\n"
-		"    -o port=PORT           the port (-p PORT)\n"
-		"    -o ssh_command=CMD     run this instead of ssh\n"
-		"    -o Xyz=VALUE           any option of ssh_config(5), as -o IdentityFile=FILE\n",
+	.options = "ssh_config=FILE  the configuration of ssh (-F FILE)\n"
+		   "port=PORT        the port (-p PORT)\n"
+		   "ssh_command=CMD  run this instead of ssh\n"
+		   "Xyz=VALUE        any option of ssh_config(5), as -o IdentityFile=FILE\n",
 	.open = ssh_open,
 	.close = ssh_close,
 	.check = ssh_check,

@@ -20,7 +20,8 @@ static int insert(struct ssh_link *link, struct ssh_channel *c)
 		n++;
 	if (n == link->channel_slots) {
 		size_t slots = MAX(2 * n, (size_t)16);
-		struct ssh_channel **channels = realloc(link->channels, slots * sizeof(struct ssh_channel *));
+		struct ssh_channel **channels =
+			realloc(link->channels, slots * sizeof(struct ssh_channel *));
 
 		if (!channels)
 			return -ENOMEM;
