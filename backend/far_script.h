@@ -59,8 +59,9 @@ int far_start(struct text *ret, const struct spec *spec);
  *   MARK    any beginning of one stands for all the commands it begins
  *   PID     the leader of a session and group of the command's own, 0 when not known
  *   TICKS   what `start` told; a leader that began at another time is another process
- *   y|n     y: the connection to it has held since, so that a session whose leader has
- *           ended is still the command's; n: it is not taken for that
+ *   y|n|s   y: the connection to it has held since, so that a session whose leader has
+ *           ended is still the command's; n: it is not taken for that, since its number may
+ *           be another's by now; s: not a leader but a survivor, found before
  * far_find sets far_set to the pids of what is alive of them, " 12 13 ", or " ": of those
  * with the mark, the leader's session and group, and all descendants. far_kill kills until
  * nothing is found. Both set far_left to none or some; blind when the shell cannot look.
@@ -71,7 +72,7 @@ int far_walk(struct text *ret);
  * Appends the line that makes a far shell a helper: it reads requests, one a line, and answers each
  * with its number (NUMBER below) and a word. At the end of its input, which means that nobody
  * will ask again, it kills every command whose mark begins with prefix, and ends.
- *   check NUMBER COMMAND...       NUMBER none|some|blind
+ *   check NUMBER COMMAND...       NUMBER none|blind, or some and PID TICKS of each that was found
  *   kill NUMBER COMMAND...        NUMBER none|some|blind
  *   signal NUMBER SIGNO COMMAND   NUMBER sent|gone
  */

@@ -157,7 +157,9 @@ struct ssh_command {
 	size_t line_at;
 
 	bool killed;
-	bool ended; /* the leader has; how: signo, else code */
+	struct text survivors; /* of the leader: "PID TICKS" of each */
+	bool ended;	       /* the leader has; how: signo, else code */
+	uint64_t ended_ns;
 	int code;
 	int signo;	   /* 0: exited; -1: a signal that has no name */
 	bool end_reported; /* exec_exited() and the like, or exec_lost() */

@@ -199,6 +199,7 @@ static void on_exited(void *owner, int code)
 	struct ssh_command *c = owner;
 
 	c->ended = true;
+	c->ended_ns = monotonic_ns();
 	c->code = code;
 	ssh_command_step(c);
 }
@@ -209,6 +210,7 @@ static void on_signaled(void *owner, const char *name)
 	int signo = signal_parse(name);
 
 	c->ended = true;
+	c->ended_ns = monotonic_ns();
 	c->signo = signo > 0 ? signo : -1;
 	ssh_command_step(c);
 }
@@ -409,6 +411,7 @@ void ssh_command_release(struct command *command)
 	for (int i = 0; i < STREAM_COUNT; i++)
 		text_done(&c->streams[i].kept);
 	text_wipe(&c->line);
+	text_done(&c->survivors);
 	text_done(&c->why);
 	free(c);
 }

@@ -47,13 +47,30 @@ static void send_line(struct ssh_helper *h)
 }
 
 /*
- * MARK PID TICKS y|n. Once the connection was lost only a leader that began when ours did is
- * ours.
+ * A session whose leader has ended is the command's own for a while: as long as the host cannot
+ * have given the leader's number to another process, over a connection that has held.
  */
+static bool session_is_own(const struct ssh_command *c)
+{
+	if (c->lost)
+		return false;
+	return !c->ended || monotonic_ns() - c->ended_ns < (uint64_t)SSH_TRUST_MS * 1000000;
+}
+
+/* The leader, and what a look has found before, each as MARK PID TICKS y|n|s. */
 static int add_command(struct text *line, const struct ssh_command *c)
 {
-	return text_printf(line, " %s %lld %s %s", c->mark, (long long)c->pid,
-			   *c->ticks ? c->ticks : "0", c->lost ? "n" : "y");
+	int err = text_printf(line, " %s %lld %s %s", c->mark, (long long)c->pid,
+			      *c->ticks ? c->ticks : "0", session_is_own(c) ? "y" : "n");
+	const char *at = text_str(&c->survivors);
+	unsigned long long pid, ticks;
+	int n;
+
+	while (!err && sscanf(at, "%llu %llu%n", &pid, &ticks, &n) == 2) {
+		err = text_printf(line, " %s %llu %llu s", c->mark, pid, ticks);
+		at += n;
+	}
+	return err;
 }
 
 static int add_errands(struct ssh_helper *h)
@@ -145,7 +162,19 @@ static void split(struct ssh_helper *h)
 	list_splice(&h->queue, &h->asked);
 }
 
-static void take_answer(struct ssh_helper *h, const char *word)
+/* Who they are is kept: later their session alone would prove nothing. */
+static void note_survivors(struct ssh_helper *h, const char *pids)
+{
+	struct ssh_errand *errand = list_first(&h->asked, struct ssh_errand, link);
+	struct ssh_command *c = command_of(errand);
+
+	if (errand->kind == SSH_CHECK) {
+		c->survivors.len = 0;
+		text_printf(&c->survivors, "%s", pids);
+	}
+}
+
+static void take_answer(struct ssh_helper *h, const char *word, const char *pids)
 {
 	struct list asked;
 	bool one = list_empty(&h->asked) || h->asked.next->next == &h->asked;
@@ -159,6 +188,8 @@ static void take_answer(struct ssh_helper *h, const char *word)
 	if (answer == SSH_SOME_LEFT && !one) {
 		split(h);
 	} else {
+		if (answer == SSH_SOME_LEFT && !list_empty(&h->asked))
+			note_survivors(h, pids);
 		list_init(&asked);
 		list_splice(&asked, &h->asked);
 		answer_all(&asked, answer);
@@ -166,11 +197,12 @@ static void take_answer(struct ssh_helper *h, const char *word)
 	ask_next(h);
 }
 
-/* Lines are "MARK PID" when it is there, then "NUMBER WORD". */
+/* Lines are "MARK PID" when it is there, then "NUMBER WORD [PID TICKS]...". */
 static void take_line(struct ssh_helper *h, const char *line)
 {
 	unsigned number;
 	char word[16];
+	int n = 0;
 
 	if (!h->ready) {
 		const char *mark = strstr(line, h->mark);
@@ -183,8 +215,8 @@ static void take_line(struct ssh_helper *h, const char *line)
 		ask_next(h);
 		return;
 	}
-	if (sscanf(line, "%u %15s", &number, word) == 2 && number == h->number)
-		take_answer(h, word);
+	if (sscanf(line, "%u %15s%n", &number, word, &n) == 2 && number == h->number)
+		take_answer(h, word, line + n);
 }
 
 /* It is given no secret, so it can tell none. */

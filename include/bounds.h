@@ -119,6 +119,8 @@
 #define SSH_CONNECT_SECONDS "15"
 /* Ended commands are looked after together, this long after the first of them. */
 #define SSH_CHECK_MS 100
+/* So long a host does not give a process number out again: 32768 starts of processes. */
+#define SSH_TRUST_MS 5000
 /* Commands in one request to the helper. */
 #define SSH_ERRAND_BATCH 64
 /* A helper that has not answered for so long is given up. */

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -174,8 +175,9 @@ def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
             e = m.new()
             e.spec({"cmd": ["sleep", seconds]})
             # Without the helper nobody but a new connection can kill it.
-            for pid in local_processes("spawnfs_line"):
-                harness.kill(pid)
+            for pid in harness.descendants(server.process.pid):
+                if pid in local_processes("spawnfs_line"):
+                    harness.kill(pid)
             server.stop()
             break_connection(m)
             assert e.result() == "lost connection_lost"
@@ -232,6 +234,18 @@ def test_a_silent_background_child_is_known_and_killed(server, tmp_path):
             assert e.result() == "0"
             wait_for(lambda: local_processes(seconds), "the child to run")
             assert e.status()["remote"] == "running"
+        wait_for(lambda: not local_processes(seconds), "rmdir to kill the child")
+
+
+def test_a_child_of_the_session_is_killed_long_after_its_leader(server, tmp_path):
+    """It has no mark, and by then the leader's number could be anybody's."""
+    seconds = harness.unique_seconds()
+    with mounting(server, tmp_path, "dash") as m:
+        with m.new() as e:
+            e.spec({"cmd": ["sh", "-c", f"env -i sleep {seconds} <&- >&- 2>&- & exit 0"]})
+            assert e.result() == "0"
+            time.sleep(6)  # what is tested is that the time does not matter
+            assert local_processes(seconds) and e.status()["remote"] == "running"
         wait_for(lambda: not local_processes(seconds), "rmdir to kill the child")
 
 
