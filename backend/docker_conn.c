@@ -18,7 +18,7 @@ static void watch(struct docker_conn *conn)
 		events = EPOLLOUT;
 	if (conn->connected && conn->wants_input)
 		events |= EPOLLIN;
-	if (conn->connected && conn->wants_room)
+	if (conn->connected && (conn->wants_room || conn->tls.pending_len))
 		events |= EPOLLOUT;
 	/* EPOLLHUP comes unasked: nobody who wants nothing may be woken for ever. */
 	if (!events || conn->source.fd < 0)
@@ -36,7 +36,27 @@ static void fail(struct docker_conn *conn, int err)
 	timer_arm(conn->loop, &conn->retry, 0);
 }
 
-static void connect_now(struct docker_conn *conn)
+static void tls_connected(struct docker_tls *tls, int fd, int err)
+{
+	struct docker_conn *conn = container_of(tls, struct docker_conn, tls);
+
+	conn->error = err;
+	conn->connected = !err;
+	conn->source.fd = fd;
+	watch(conn);
+	conn->event(conn);
+}
+
+static void connect_encrypted(struct docker_conn *conn)
+{
+	int err = docker_tls_open(&conn->tls, conn->loop, conn->host, tls_connected);
+
+	conn->encrypted = true;
+	if (err < 0)
+		fail(conn, err);
+}
+
+static void connect_plain(struct docker_conn *conn)
 {
 	const struct docker_host *host = conn->host;
 	int fd = socket(host->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -64,6 +84,14 @@ static void connect_now(struct docker_conn *conn)
 	fail(conn, -errno);
 }
 
+static void connect_now(struct docker_conn *conn)
+{
+	if (conn->host->transport == DOCKER_TLS)
+		connect_encrypted(conn);
+	else
+		connect_plain(conn);
+}
+
 void docker_conn_open(struct docker_conn *conn, struct loop *loop, const struct docker_host *host,
 		      void (*event)(struct docker_conn *conn))
 {
@@ -85,7 +113,10 @@ void docker_conn_close(struct docker_conn *conn)
 		return;
 	loop_unwatch(&conn->source);
 	timer_cancel(&conn->retry);
-	close_fd(&conn->source.fd);
+	if (conn->encrypted)
+		docker_tls_close(&conn->tls);
+	else
+		close_fd(&conn->source.fd);
 	conn->loop = NULL;
 }
 
@@ -98,7 +129,7 @@ static void retry_fired(struct timer *timer)
 {
 	struct docker_conn *conn = container_of(timer, struct docker_conn, retry);
 
-	if (conn->error)
+	if (conn->error || conn->connected)
 		conn->event(conn);
 	else
 		connect_now(conn);
@@ -116,6 +147,8 @@ static void source_ready(struct source *source, uint32_t events)
 		conn->connected = !err;
 		watch(conn);
 	}
+	if (conn->tls.pending_len && docker_tls_flush(&conn->tls) == 0)
+		watch(conn);
 	conn->event(conn);
 }
 
@@ -127,15 +160,22 @@ ssize_t docker_conn_send(struct docker_conn *conn, const void *data, size_t len)
 		return conn->error;
 	if (!conn->connected)
 		return -EAGAIN;
-	n = send(conn->source.fd, data, len, MSG_NOSIGNAL);
-	return n < 0 ? -errno : n;
+	if (!conn->encrypted) {
+		n = send(conn->source.fd, data, len, MSG_NOSIGNAL);
+		return n < 0 ? -errno : n;
+	}
+	n = docker_tls_send(&conn->tls, data, len);
+	if (conn->tls.pending_len)
+		watch(conn);
+	return n;
 }
 
 bool docker_conn_has_room(const struct docker_conn *conn)
 {
 	struct pollfd wanted = {.fd = conn->source.fd, .events = POLLOUT};
 
-	return conn->connected && poll(&wanted, 1, 0) == 1 && wanted.revents & POLLOUT;
+	return conn->connected && !conn->tls.pending_len && poll(&wanted, 1, 0) == 1 &&
+	       wanted.revents & POLLOUT;
 }
 
 ssize_t docker_conn_receive(struct docker_conn *conn, void *data, size_t len)
@@ -146,6 +186,8 @@ ssize_t docker_conn_receive(struct docker_conn *conn, void *data, size_t len)
 		return conn->error;
 	if (!conn->connected)
 		return -EAGAIN;
+	if (conn->encrypted)
+		return docker_tls_receive(&conn->tls, data, len);
 	n = recv(conn->source.fd, data, len, 0);
 	return n < 0 ? -errno : n;
 }
@@ -159,8 +201,16 @@ void docker_conn_want(struct docker_conn *conn, bool input, bool room)
 	watch(conn);
 }
 
+void docker_conn_again(struct docker_conn *conn)
+{
+	if (conn->encrypted && conn->loop)
+		timer_arm(conn->loop, &conn->retry, 0);
+}
+
 void docker_conn_end(struct docker_conn *conn)
 {
-	if (conn->connected)
+	if (conn->encrypted)
+		docker_tls_end(&conn->tls);
+	else if (conn->connected)
 		shutdown(conn->source.fd, SHUT_WR);
 }

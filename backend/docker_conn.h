@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "docker_host.h"
+#include "docker_tls.h"
 #include "loop.h"
 
 struct docker_conn {
@@ -22,6 +22,8 @@ struct docker_conn {
 	struct source source;
 	struct timer retry;
 	unsigned tries;
+	struct docker_tls tls; /* with TLS: it owns the socket */
+	bool encrypted;
 	bool connected;
 	int error;
 	bool wants_input;
@@ -50,6 +52,9 @@ ssize_t docker_conn_receive(struct docker_conn *conn, void *data, size_t len);
 
 /* What event() is wanted for, from now on. With neither, it is not called. */
 void docker_conn_want(struct docker_conn *conn, bool input, bool room);
+
+/* There may be more to receive than the socket says: calls event() again, in a later turn. */
+void docker_conn_again(struct docker_conn *conn);
 
 /* Ends our direction; the other goes on. */
 void docker_conn_end(struct docker_conn *conn);

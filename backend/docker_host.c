@@ -83,7 +83,8 @@ static int parse_tcp(struct docker_host *host, const char *at, struct text *why)
 }
 
 /* The three files that the docker command makes and reads. */
-static int find_certificates(struct docker_host *host, const struct docker_environment *env)
+static int find_certificates(struct docker_host *host, const struct docker_environment *env,
+			     struct text *why)
 {
 	AUTO_FREE char *home = NULL;
 	const char *dir = env->cert_path;
@@ -97,6 +98,12 @@ static int find_certificates(struct docker_host *host, const struct docker_envir
 	    asprintf(&host->cert, "%s/cert.pem", dir) < 0 ||
 	    asprintf(&host->key, "%s/key.pem", dir) < 0)
 		return -ENOMEM;
+	host->has_certificate = access(host->cert, R_OK) == 0 && access(host->key, R_OK) == 0;
+	if (host->verify && access(host->ca, R_OK) < 0)
+		return text_fail(why, -errno,
+				 "docker: cannot read %s, by which the engine is checked: %s: set "
+				 "DOCKER_CERT_PATH",
+				 host->ca, strerror(errno));
 	return 0;
 }
 
@@ -111,7 +118,7 @@ int docker_host_init(struct docker_host *ret, const struct docker_environment *e
 		return -ENOMEM;
 	if (env->tls || env->tls_verify) {
 		host.transport = DOCKER_TLS;
-		err = find_certificates(&host, env);
+		err = find_certificates(&host, env, why);
 	}
 	if (!err && strncmp(host.url, "unix://", 7) == 0)
 		err = parse_unix(&host, host.url + 7, why);

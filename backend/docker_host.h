@@ -23,6 +23,7 @@ struct docker_host {
 	char *ca;
 	char *cert;
 	char *key;
+	bool has_certificate; /* cert and key are there: the engine may ask for them */
 	bool verify;
 };
 

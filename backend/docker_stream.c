@@ -145,10 +145,15 @@ static int end_of_input(struct docker_stream *s)
 static void pump(struct docker_stream *s)
 {
 	/* Bounded, so that one loud command leaves the loop to the others. */
-	for (int i = 0; i < DOCKER_READS_PER_TURN && !s->held; i++) {
-		ssize_t n = docker_conn_receive(&s->conn, s->api->scratch, DOCKER_SCRATCH_BYTES);
+	for (int i = 0; !s->held; i++) {
+		ssize_t n;
 		int err;
 
+		if (i == DOCKER_READS_PER_TURN) {
+			docker_conn_again(&s->conn);
+			break;
+		}
+		n = docker_conn_receive(&s->conn, s->api->scratch, DOCKER_SCRATCH_BYTES);
 		if (n == -EAGAIN)
 			break;
 		if (n <= 0) {

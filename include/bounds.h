@@ -202,6 +202,8 @@
 /* What is received at a time, and how often before the loop has its turn. */
 #define DOCKER_SCRATCH_BYTES (256 * KIB)
 #define DOCKER_READS_PER_TURN 4
+/* The payload of one TLS record (RFC 8446, 5.1). */
+#define DOCKER_TLS_RECORD (16 * KIB)
 /* A full backlog of the engine's socket is tried again. */
 #define DOCKER_CONNECT_TRIES 500
 #define DOCKER_CONNECT_RETRY_MS 10
