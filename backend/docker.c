@@ -165,6 +165,9 @@ static int docker_open(const struct backend_args *args, struct backend **ret, st
 		err = make_prefix(docker);
 	if (!err)
 		err = parse_address(docker, args->address, why);
+	/* An exec has the limits of its container. */
+	if (docker->image)
+		docker->base.keys |= SPEC_KEY_LIMITS;
 	if (!err)
 		err = find_host(docker, args, why);
 	if (!err)

@@ -180,6 +180,29 @@ static bool make_entrypoint(cJSON *json)
 	return entrypoint && cJSON_AddItemToArray(entrypoint, cJSON_DetachItemFromArray(cmd, 0));
 }
 
+static bool add_limits(const struct spec_limits *limits, cJSON *host)
+{
+	cJSON *item;
+
+	if (limits->memory &&
+	    !(cJSON_AddNumberToObject(host, "Memory", (double)limits->memory) &&
+	      /* No swap on top: the limit is the limit. */
+	      cJSON_AddNumberToObject(host, "MemorySwap", (double)limits->memory)))
+		return false;
+	if (limits->pids && !cJSON_AddNumberToObject(host, "PidsLimit", (double)limits->pids))
+		return false;
+	if (limits->cpu_milli &&
+	    !cJSON_AddNumberToObject(host, "NanoCpus", (double)limits->cpu_milli * 1e6))
+		return false;
+	if (!limits->nofile)
+		return true;
+	item = cJSON_CreateObject();
+	return cJSON_AddItemToArray(cJSON_AddArrayToObject(host, "Ulimits"), item) &&
+	       cJSON_AddStringToObject(item, "Name", "nofile") &&
+	       cJSON_AddNumberToObject(item, "Soft", (double)limits->nofile) &&
+	       cJSON_AddNumberToObject(item, "Hard", (double)limits->nofile);
+}
+
 /* Nothing of it is kept: no log, no volume. */
 static bool add_host_config(const struct docker_command *c, cJSON *json)
 {
@@ -193,6 +216,7 @@ static bool add_host_config(const struct docker_command *c, cJSON *json)
 	 */
 	return host && log && cJSON_AddStringToObject(log, "Type", "none") &&
 	       cJSON_AddBoolToObject(host, "Init", c->output.reports) &&
+	       add_limits(&c->spec->limits, host) &&
 	       (!c->docker->network ||
 		cJSON_AddStringToObject(host, "NetworkMode", c->docker->network));
 }

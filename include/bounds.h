@@ -25,6 +25,10 @@
 /* Any struct text. */
 #define TEXT_BYTES_MAX (16 * MIB)
 
+/* The largest limit of a command: what a double holds exactly; and of processors. */
+#define LIMIT_MAX 9007199254740991.0
+#define CPU_LIMIT_MAX 4096.0
+
 /* Output kept for late readers, for each stream (option retain, spec key retain). */
 #define RETAIN_BYTES_DEFAULT ((uint64_t)64 * MIB)
 #define RETAIN_BYTES_MIN ((uint64_t)64 * KIB)

@@ -48,6 +48,14 @@ struct spec_variable {
 	char *value; /* NULL: unset it */
 };
 
+/* What a command may use; 0: not limited. */
+struct spec_limits {
+	uint64_t memory; /* bytes */
+	uint64_t pids;
+	uint64_t cpu_milli; /* thousandths of a processor */
+	uint64_t nofile;
+};
+
 struct spec {
 	unsigned keys; /* the keys that were given */
 
@@ -65,6 +73,7 @@ struct spec {
 	enum spec_stdin stdin_mode;
 	uint64_t retain;     /* bytes; meaningful with SPEC_KEY_RETAIN */
 	uint64_t timeout_ms; /* 0: none */
+	struct spec_limits limits;
 	bool pty;
 	unsigned pty_rows;
 	unsigned pty_cols;

@@ -215,6 +215,7 @@ def docker_image():
         found = container_target(own, "docker:image=debian:test")
         found.options.append("docker_network=none")
         found.many = 20
+        found.refuses = ("pty", "sandbox")
         yield found
 
 

@@ -10,6 +10,7 @@
 
 #include "bounds.h"
 #include "spec_json.h"
+#include "spec_limits.h"
 
 /* Beyond 2^53 - 1 a double skips integers: what is read may not be what was written. */
 #define INTEGER_LIMIT 9007199254740991.0
@@ -297,10 +298,9 @@ static int take_timeout(struct spec *spec, const cJSON *value, struct text *why)
 	return 0;
 }
 
-/* No target can set limits yet, so each refuses the key; what it says is not looked at. */
 static int take_limits(struct spec *spec, const cJSON *value, struct text *why)
 {
-	return cJSON_IsObject(value) ? 0 : wrong_type("limits", "an object", value, why);
+	return spec_limits_take(&spec->limits, value, why);
 }
 
 static int take_retain(struct spec *spec, const cJSON *value, struct text *why)

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "spec.h"
+#include "spec_limits.h"
 
 #define REDACTED "[REDACTED]"
 
@@ -88,6 +89,7 @@ static bool put_all(cJSON *o, const struct spec *s)
 	       (!s->user || put_string(o, "user", s->user)) && (!s->pty || put_pty(o, s)) &&
 	       (!s->timeout_ms ||
 		cJSON_AddNumberToObject(o, "timeout", (double)s->timeout_ms / 1000)) &&
+	       (!(s->keys & SPEC_KEY_LIMITS) || spec_limits_put(&s->limits, o)) &&
 	       (!s->sandbox || put_string(o, "sandbox", s->sandbox)) &&
 	       (!(s->keys & SPEC_KEY_RETAIN) ||
 		cJSON_AddNumberToObject(o, "retain", (double)s->retain));

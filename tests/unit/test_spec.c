@@ -220,6 +220,11 @@ static void test_keys_are_strict(void)
 	check_refused("{\"cmd\":[\"a\"],\"stdin\":false}", "\"stdin\" must be");
 	check_refused("{\"cmd\":[\"a\"],\"limits\":[]}", "\"limits\"");
 	check_refused("{\"cmd\":[\"a\"],\"limits\":{\"a\":[{\"b\":1,\"b\":1}]}}", "twice");
+	check_refused("{\"cmd\":[\"a\"],\"limits\":{\"disk\":1}}", "\"disk\"");
+	check_refused("{\"cmd\":[\"a\"],\"limits\":{\"pids\":0}}", "\"pids\"");
+	check_refused("{\"cmd\":[\"a\"],\"limits\":{\"pids\":1.5}}", "\"pids\"");
+	check_refused("{\"cmd\":[\"a\"],\"limits\":{\"memory\":\"big\"}}", "\"memory\"");
+	check_refused("{\"cmd\":[\"a\"],\"limits\":{\"cpu\":\"1\"}}", "\"cpu\"");
 }
 
 static void test_env_is_strict(void)
