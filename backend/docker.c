@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "docker_open.h"
+#include "random_hex.h"
 
 static struct docker_command *command_of(struct command *command)
 {
@@ -130,18 +130,6 @@ static int find_host(struct docker *docker, const struct backend_args *args, str
 	return err ? err : docker_host_init(&docker->api.host, &env, why);
 }
 
-/* No other mount has it, here or elsewhere. */
-static int make_prefix(struct docker *docker)
-{
-	unsigned char random[(FAR_MARK_HEX - 8) / 2];
-
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return -EIO;
-	for (size_t i = 0; i < sizeof(random); i++)
-		snprintf(docker->prefix + 2 * i, 3, "%02x", random[i]);
-	return 0;
-}
-
 static int docker_open(const struct backend_args *args, struct backend **ret, struct text *why)
 {
 	struct docker *docker = calloc(1, sizeof(*docker));
@@ -161,8 +149,9 @@ static int docker_open(const struct backend_args *args, struct backend **ret, st
 	docker->api.loop = args->loop;
 	docker->api.scratch = malloc(DOCKER_SCRATCH_BYTES);
 	err = docker->base.target && docker->api.scratch ? 0 : -ENOMEM;
+	/* No other mount has this prefix, here or elsewhere. */
 	if (!err)
-		err = make_prefix(docker);
+		err = random_hex(docker->prefix, FAR_MARK_HEX - 8);
 	if (!err)
 		err = parse_address(docker, args->address, why);
 	/* An exec has the limits of its container. */

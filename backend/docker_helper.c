@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "bounds.h"
 #include "docker_body.h"
 #include "docker_failure.h"
 #include "log.h"
+#include "random_hex.h"
 
 static void timer_fired(struct timer *timer);
 static void task_run(struct task *task);
@@ -351,14 +351,10 @@ static void found(struct docker_call *call, int err)
 static int make(struct docker_helper *h)
 {
 	AUTO_TEXT struct text path = {0};
-	unsigned char random[FAR_MARK_HEX / 2];
-	int err;
+	int err = random_hex(h->mark, FAR_MARK_HEX);
 
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return -EIO;
-	for (size_t i = 0; i < sizeof(random); i++)
-		snprintf(h->mark + 2 * i, 3, "%02x", random[i]);
-	err = far_helper(&h->unsent, h->prefix);
+	if (!err)
+		err = far_helper(&h->unsent, h->prefix);
 	if (!err)
 		err = text_printf(&path, "/containers/%s/json", h->name);
 	if (err < 0)

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "bounds.h"
 #include "log.h"
+#include "random_hex.h"
 
 /* ---- The wrapper around the program ---- */
 
@@ -288,12 +288,10 @@ static void sandbox_ready(struct e2b_waiter *w, const struct e2b_user *user,
 
 static int make_mark(struct e2b_command *c)
 {
-	uint8_t random[E2B_MARK_LEN / 2];
+	int err = random_hex(c->mark, E2B_MARK_LEN);
 
-	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-		return -EIO;
-	for (size_t i = 0; i < sizeof(random); i++)
-		snprintf(c->mark + 2 * i, 3, "%02x", random[i]);
+	if (err < 0)
+		return err;
 	snprintf(c->tag, sizeof(c->tag), "spawnfs-%s", c->mark);
 	return 0;
 }

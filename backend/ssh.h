@@ -80,7 +80,7 @@ struct ssh_helper {
 	struct timer together;
 };
 
-/* Makes what a connection has besides itself. Returns 0 or -ENOMEM. */
+/* Makes what a connection has besides itself. Returns 0, -ENOMEM or -EIO. */
 int ssh_helper_new(struct ssh *ssh, struct ssh_helper **ret);
 
 /* Its link is dead, or the backend closes: its errands wait for another helper. */
@@ -98,9 +98,6 @@ void ssh_helper_ask(struct ssh_helper *helper, struct ssh_errand *errand);
 /* Sends a signal to the group of a command. Returns 0, -EHOSTUNREACH or -ENOMEM. */
 struct ssh_command;
 int ssh_helper_signal(struct ssh_helper *helper, const struct ssh_command *command, int signo);
-
-/* Writes n random hex digits and a NUL. */
-void ssh_random_hex(char *ret, size_t n);
 
 /* ---- ssh_pool.c ---- */
 

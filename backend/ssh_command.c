@@ -9,6 +9,7 @@
 #include "bounds.h"
 #include "exec.h"
 #include "log.h"
+#include "random_hex.h"
 #include "ssh.h"
 
 static const struct ssh_channel_events channel_events;
@@ -41,9 +42,9 @@ void ssh_command_open(struct ssh_command *c, struct ssh_link *link)
 	int err;
 
 	memcpy(c->mark, c->helper->prefix, SSH_PREFIX_HEX);
-	ssh_random_hex(c->mark + SSH_PREFIX_HEX, FAR_MARK_HEX - SSH_PREFIX_HEX);
+	err = random_hex(c->mark + SSH_PREFIX_HEX, FAR_MARK_HEX - SSH_PREFIX_HEX);
 	c->stage = SSH_OPENING;
-	err = far_ready_command(&command, c->mark);
+	err = err ? err : far_ready_command(&command, c->mark);
 	err = err ? err
 		  : ssh_channel_open(link, &channel_events, c, text_str(&command), &c->channel);
 	if (err < 0) {

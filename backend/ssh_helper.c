@@ -10,23 +10,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "bounds.h"
 #include "log.h"
+#include "random_hex.h"
 #include "ssh.h"
-
-void ssh_random_hex(char *ret, size_t n)
-{
-	uint8_t bytes[FAR_MARK_HEX];
-
-	/* Never short up to 256 bytes once the kernel's pool is ready (getrandom(2)). */
-	while (getrandom(bytes, n, 0) != (ssize_t)n)
-		;
-	for (size_t i = 0; i < n; i++)
-		ret[i] = "0123456789abcdef"[bytes[i] & 15];
-	ret[n] = '\0';
-}
 
 static struct ssh_command *command_of(struct ssh_errand *errand)
 {
@@ -338,8 +326,10 @@ int ssh_helper_new(struct ssh *ssh, struct ssh_helper **ret)
 		return -ENOMEM;
 	h->ssh = ssh;
 	/* Not of the prefix, by which it kills. */
-	ssh_random_hex(h->mark, FAR_MARK_HEX);
-	ssh_random_hex(h->prefix, SSH_PREFIX_HEX);
+	if (random_hex(h->mark, FAR_MARK_HEX) < 0 || random_hex(h->prefix, SSH_PREFIX_HEX) < 0) {
+		free(h);
+		return -EIO;
+	}
 	list_init(&h->queue);
 	list_init(&h->asked);
 	h->patience.fire = on_patience;

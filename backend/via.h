@@ -67,9 +67,6 @@ struct via_command {
 	bool lingered; /* whatever holds the call's streams was given its time */
 };
 
-/* 2 * bytes hex digits of randomness and a NUL. Returns 0 or -errno. */
-int via_random_hex(char *ret, size_t bytes);
-
 /* Appends how a call ended and what it said, as half a sentence. */
 void via_describe_end(struct text *ret, const struct call *call, const struct text *noise);
 

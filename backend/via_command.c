@@ -6,21 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "log.h"
+#include "random_hex.h"
 #include "via.h"
-
-int via_random_hex(char *ret, size_t bytes)
-{
-	unsigned char raw[64];
-
-	if (bytes > sizeof(raw) || getrandom(raw, bytes, 0) != (ssize_t)bytes)
-		return -EIO;
-	for (size_t i = 0; i < bytes; i++)
-		sprintf(ret + 2 * i, "%02x", raw[i]);
-	return 0;
-}
 
 void via_keep_noise(struct text *noise, const char *data, size_t len)
 {
@@ -256,9 +245,9 @@ int via_start(struct backend *backend, struct exec *exec, const struct spec *spe
 	c->look.fire = via_look_fired;
 	list_init(&c->errands);
 	task_init(&c->judge_task, judge_later);
-	err = via_random_hex(c->secret, MARK_SECRET_BYTES / 2);
+	err = random_hex(c->secret, MARK_SECRET_BYTES);
 	if (err == 0)
-		err = via_random_hex(c->mark, FAR_MARK_HEX / 2);
+		err = random_hex(c->mark, FAR_MARK_HEX);
 	if (err == 0)
 		err = script_supervise(&line, c->secret, c->mark);
 	if (err < 0) {

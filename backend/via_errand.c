@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random_hex.h"
 #include "via.h"
 
 static struct errand *errand_of(struct call *call)
@@ -81,7 +82,7 @@ int errand_start(struct via_command *c, enum errand_kind kind, int signo, struct
 	e->kind = kind;
 	e->signo = signo;
 	e->limit.fire = limit_fired;
-	err = via_random_hex(e->secret, MARK_SECRET_BYTES / 2);
+	err = random_hex(e->secret, MARK_SECRET_BYTES);
 	if (err == 0)
 		err = errand_line(&line, e);
 	if (err < 0)
