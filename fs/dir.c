@@ -324,12 +324,13 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static void op_statfs(fuse_req_t req, fuse_ino_t node)
 {
 	const struct mount *m = mount_of(req);
+	size_t left = m->settings.execs - m->entries.count;
 	struct statvfs st = {
 		.f_bsize = 4096,
 		.f_frsize = 4096,
 		.f_files = m->settings.execs,
-		.f_ffree = m->settings.execs - m->execs.count,
-		.f_favail = m->settings.execs - m->execs.count,
+		.f_ffree = left,
+		.f_favail = left,
 		.f_namemax = NAME_BYTES_MAX,
 	};
 
