@@ -110,8 +110,7 @@ void exec_set_error(struct exec *exec, const char *sentence)
 	exec->error = sentence ? strdup(sentence) : NULL;
 }
 
-PRINTF_LIKE(2, 0)
-static void set_error_format(struct exec *exec, const char *fmt, va_list args)
+void exec_set_error_format(struct exec *exec, const char *fmt, va_list args)
 {
 	AUTO_TEXT struct text raw = {0};
 	AUTO_TEXT struct text clean = {0};
@@ -171,15 +170,20 @@ static int check_spec(struct exec *exec, const struct spec *spec, struct text *w
 	return backend->ops->check ? backend->ops->check(backend, spec, why) : 0;
 }
 
+void exec_end_streams(struct exec *exec)
+{
+	exec_input_fail(exec, -EPIPE);
+	exec_begin_drain(exec);
+	exec_cut_streams(exec);
+}
+
 /* The command never ran, and never will: a start is not tried twice. */
 static void refuse(struct exec *exec, int err)
 {
 	const char *name = strerrorname_np(-err);
 
 	exec_set_result(exec, RESULT_FAILED, 0, name ? name : "EIO");
-	exec_input_fail(exec, -EPIPE);
-	exec_begin_drain(exec);
-	exec_cut_streams(exec);
+	exec_end_streams(exec);
 	log_info("exec \"%s\": start refused: %s", exec->name,
 		 exec->error ? exec->error : exec->result.reason);
 }
@@ -244,7 +248,7 @@ void exec_refused(struct exec *exec, int err, const char *fmt, ...)
 		exec_set_error(exec, "killed before it had started");
 	} else {
 		va_start(args, fmt);
-		set_error_format(exec, fmt, args);
+		exec_set_error_format(exec, fmt, args);
 		va_end(args);
 	}
 	exec_release(exec, REMOTE_NONE);
@@ -290,15 +294,13 @@ void exec_lost(struct exec *exec, const char *reason, const char *fmt, ...)
 
 	if (exec->result.kind == RESULT_NONE) {
 		va_start(args, fmt);
-		set_error_format(exec, fmt, args);
+		exec_set_error_format(exec, fmt, args);
 		va_end(args);
 		log_warning("exec \"%s\": lost (%s): %s", exec->name, reason,
 			    exec->error ? exec->error : "");
 	}
 	exec_set_result(exec, RESULT_LOST, 0, reason);
-	exec_input_fail(exec, -EPIPE);
-	exec_begin_drain(exec);
-	exec_cut_streams(exec);
+	exec_end_streams(exec);
 	exec_pursue(exec);
 }
 
@@ -307,9 +309,7 @@ void exec_gone(struct exec *exec)
 	exec_release(exec, REMOTE_GONE);
 	/* A backend says how the leader ended before this; if it did not, that is not known. */
 	exec_set_result(exec, RESULT_LOST, 0, "no_result");
-	exec_input_fail(exec, -EPIPE);
-	exec_begin_drain(exec);
-	exec_cut_streams(exec);
+	exec_end_streams(exec);
 	exec->table->observer->over(exec);
 }
 
@@ -318,7 +318,7 @@ void exec_note(struct exec *exec, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	set_error_format(exec, fmt, args);
+	exec_set_error_format(exec, fmt, args);
 	va_end(args);
 	log_info("exec \"%s\": %s", exec->name, exec->error ? exec->error : "");
 }

@@ -30,12 +30,11 @@ static void ask(struct exec *exec)
 	exec->table->backend->ops->kill(exec->command);
 }
 
-/* Readers wait no longer: what there is of output is all they get. */
+/* Readers wait no longer. */
 static void tell_readers(struct exec *exec)
 {
 	exec_set_result(exec, RESULT_KILLED, 0, NULL);
-	exec_begin_drain(exec);
-	exec_cut_streams(exec);
+	exec_end_streams(exec);
 	exec_settle_later(exec);
 }
 
@@ -98,19 +97,15 @@ void exec_kill(struct exec *exec)
 
 void exec_kill_failed(struct exec *exec, int err, const char *fmt, ...)
 {
-	AUTO_TEXT struct text raw = {0};
-	AUTO_TEXT struct text clean = {0};
 	const char *name = strerrorname_np(-err);
 	va_list args;
 
 	va_start(args, fmt);
-	if (text_vprintf(&raw, fmt, args) == 0)
-		text_append_printable(&clean, text_str(&raw), raw.len);
+	exec_set_error_format(exec, fmt, args);
 	va_end(args);
 	exec->kill_pending = false;
-	exec_set_error(exec, text_str(&clean));
 	log_warning("exec \"%s\": kill failed (%s), try %u: %s", exec->name, name ? name : "?",
-		    exec->kill_tries, text_str(&clean));
+		    exec->kill_tries, exec->error ? exec->error : "");
 	timer_arm(exec->table->loop, &exec->kill_timer, retry_delay_ms(exec));
 }
 

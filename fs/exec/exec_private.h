@@ -1,6 +1,8 @@
 /* What the parts of the exec object share among themselves. */
 #pragma once
 
+#include <stdarg.h>
+
 #include "exec.h"
 
 /*
@@ -18,8 +20,14 @@ void exec_release(struct exec *exec, enum remote_state remote);
 /* Milliseconds since a monotonic_ns() of before. */
 uint64_t exec_elapsed_ms(uint64_t since_ns);
 
+/* Puts a formatted sentence into status, made fit for it. */
+void exec_set_error_format(struct exec *exec, const char *fmt, va_list args) PRINTF_LIKE(2, 0);
+
 /* The leader has ended, or is as good as: what is left is output. */
 void exec_begin_drain(struct exec *exec);
+
+/* Nothing more goes in or comes out: what there is of output is all that readers get. */
+void exec_end_streams(struct exec *exec);
 
 /* Output came while draining: the quiet time starts again. */
 void exec_drain_active(struct exec *exec);
