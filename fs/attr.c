@@ -36,15 +36,12 @@ static int fill_exec(struct mount *m, fuse_ino_t node, struct stat *st)
 {
 	struct entry *e = entry_by_id(&m->entries, node_exec_id(node));
 	enum file_kind kind = node_kind(node);
-	const struct file_ops *ops;
 
 	if (!e || kind >= FILE_KINDS)
 		return -ENOENT;
 	fill_directory(m, st, e->uid, e->gid);
-	if (kind != FILE_DIR) {
-		ops = file_ops_of(kind);
-		fill_file(st, node_mode(kind) & ~m->settings.umask, ops->size ? ops->size(e) : 0);
-	}
+	if (kind != FILE_DIR)
+		fill_file(st, node_mode(kind) & ~m->settings.umask, file_size(e, kind));
 	if (e->exec->started.tv_sec)
 		st->st_mtim = e->exec->started;
 	if (e->exec->ended.tv_sec)

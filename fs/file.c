@@ -94,6 +94,28 @@ static void op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *f
 	fuse_reply_err(req, 0);
 }
 
+static void read_printed(fuse_req_t req, struct handle *h, size_t size, off_t off)
+{
+	if (off == 0) {
+		text_done(&h->text);
+		if (ops_of(h)->print(h->entry, &h->text) < 0) {
+			fuse_reply_err(req, ENOMEM);
+			return;
+		}
+	}
+	reply_text(req, &h->text, size, off);
+}
+
+uint64_t file_size(struct entry *e, enum file_kind kind)
+{
+	const struct file_ops *ops = file_ops_of(kind);
+	AUTO_TEXT struct text t = {0};
+
+	if (ops->size)
+		return ops->size(e);
+	return ops->print && ops->print(e, &t) == 0 ? t.len : 0;
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
@@ -101,6 +123,8 @@ static void op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
 
 	if (ops_of(h)->read)
 		ops_of(h)->read(req, h, size, off, fi->flags & O_NONBLOCK);
+	else if (ops_of(h)->print)
+		read_printed(req, h, size, off);
 	else
 		fuse_reply_err(req, EBADF);
 }

@@ -29,8 +29,14 @@ struct file_ops {
 	/* truncate(2), and nothing else of setattr. */
 	void (*truncate)(struct entry *e);
 
-	/* st_size; without it 0. */
+	/* st_size; without it the length of what print appends, or 0. */
 	uint64_t (*size)(struct entry *e);
+
+	/*
+	 * What a text file says now. Without read, a reader from the start sees that, and one
+	 * that goes on the rest of the same text. Returns 0 or -ENOMEM.
+	 */
+	int (*print)(struct entry *e, struct text *ret);
 
 	/* POLLIN, POLLOUT, POLLERR, ... that are true now; without it always ready. */
 	unsigned (*poll)(struct handle *h);
@@ -45,6 +51,9 @@ extern const struct file_ops status_file;
 extern const struct file_ops ctl_file; /* ctl_file.c */
 extern const struct file_ops owner_file;
 extern const struct file_ops info_file; /* info.c */
+
+/* Its st_size. */
+uint64_t file_size(struct entry *e, enum file_kind kind);
 
 /* What the kind of file does. Never NULL. */
 const struct file_ops *file_ops_of(enum file_kind kind);

@@ -133,6 +133,11 @@ void spec_started(struct entry *e, int err)
 	}
 }
 
+static void say_incomplete(struct entry *e)
+{
+	exec_set_error(e->exec, "spec: the text ends in the middle of a JSON value");
+}
+
 /*
  * Half a JSON value at close is a mistake, unless more may be appended. Those who look at
  * close(2), cp and cat among them, hear of it.
@@ -144,7 +149,7 @@ static int spec_flush(struct handle *h)
 	if (!h->wrote || h->append || e->exec->state != EXEC_NEW ||
 	    e->spec_frame.kind != FRAME_JSON)
 		return 0;
-	exec_set_error(e->exec, "spec: the text ends in the middle of a JSON value");
+	say_incomplete(e);
 	return -EINVAL;
 }
 
@@ -160,7 +165,7 @@ static void spec_release(struct handle *h)
 	if (e->spec_frame.kind == FRAME_SHELL)
 		start(e);
 	else if (e->spec_frame.kind == FRAME_JSON && !e->exec->error)
-		exec_set_error(e->exec, "spec: the text ends in the middle of a JSON value");
+		say_incomplete(e);
 }
 
 static void spec_truncate(struct entry *e)
@@ -170,35 +175,16 @@ static void spec_truncate(struct entry *e)
 }
 
 /* The accepted spec, secrets redacted; empty before. */
-static void spec_read(fuse_req_t req, struct handle *h, size_t size, off_t off, bool nonblock)
+static int spec_file_print(struct entry *e, struct text *ret)
 {
-	const struct spec *spec = h->entry->exec->spec;
-
-	if (spec && off == 0) {
-		text_done(&h->text);
-		if (spec_print(spec, &h->text) < 0) {
-			fuse_reply_err(req, ENOMEM);
-			return;
-		}
-	}
-	reply_text(req, &h->text, size, off);
-}
-
-static uint64_t spec_size(struct entry *e)
-{
-	AUTO_TEXT struct text t = {0};
-
-	if (!e->exec->spec || spec_print(e->exec->spec, &t) < 0)
-		return 0;
-	return t.len;
+	return e->exec->spec ? spec_print(e->exec->spec, ret) : 0;
 }
 
 const struct file_ops spec_file = {
 	.open = spec_open,
 	.release = spec_release,
-	.read = spec_read,
 	.write = spec_write,
 	.flush = spec_flush,
 	.truncate = spec_truncate,
-	.size = spec_size,
+	.print = spec_file_print,
 };

@@ -45,14 +45,10 @@ void exit_told(struct entry *e)
 	handle_notify(e, FILE_EXIT);
 }
 
-/* 0 until it is there: test -s says whether the command has ended. */
-static uint64_t exit_size(struct entry *e)
+/* Empty until it is there: test -s says whether the command has ended. */
+static int exit_print(struct entry *e, struct text *ret)
 {
-	AUTO_TEXT struct text t = {0};
-
-	if (!exec_told(e->exec) || exec_print_result(e->exec, &t) < 0)
-		return 0;
-	return t.len;
+	return exec_told(e->exec) ? exec_print_result(e->exec, ret) : 0;
 }
 
 static unsigned exit_poll(struct handle *h)
@@ -62,33 +58,17 @@ static unsigned exit_poll(struct handle *h)
 
 const struct file_ops exit_file = {
 	.read = exit_read,
-	.size = exit_size,
+	.print = exit_print,
 	.poll = exit_poll,
 };
 
 /* ---- status ---- */
 
-/* A reader from the start sees now; one that goes on sees the rest of the same text. */
-static void status_read(fuse_req_t req, struct handle *h, size_t size, off_t off, bool nonblock)
+static int status_print(struct entry *e, struct text *ret)
 {
-	if (off == 0) {
-		text_done(&h->text);
-		if (exec_print_status(h->entry->exec, &h->text) < 0) {
-			fuse_reply_err(req, ENOMEM);
-			return;
-		}
-	}
-	reply_text(req, &h->text, size, off);
-}
-
-static uint64_t status_size(struct entry *e)
-{
-	AUTO_TEXT struct text t = {0};
-
-	return exec_print_status(e->exec, &t) < 0 ? 0 : t.len;
+	return exec_print_status(e->exec, ret);
 }
 
 const struct file_ops status_file = {
-	.read = status_read,
-	.size = status_size,
+	.print = status_print,
 };
