@@ -55,7 +55,9 @@ static int answer(fuse_req_t req, struct handle *h, size_t size, off_t off)
 		fuse_reply_buf(req, NULL, 0);
 		return 0;
 	}
-	fuse_reply_iov(req, slice.iov, slice.count);
+	/* Bytes that nobody was given are not passed: the reader may ask again. */
+	if (fuse_reply_iov(req, slice.iov, slice.count) < 0)
+		return 0;
 	/* Last: it may let the command go on, which changes the spool. */
 	exec_reader_move(h->entry->exec, stream_of(h), &h->reader, (uint64_t)(off + n));
 	return 0;
