@@ -9,7 +9,8 @@
 
 A peer lives in a PID namespace of its own: nothing that it starts outlives it, and no kill
 that goes wrong in it, `kill -9 -1` included, reaches the machine. Pids that it tells are
-those of the namespace; host_pid() translates.
+those of the namespace; host_pid() translates. Its users have a home of its own: login shells
+do not read the profiles of this machine's users.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import select
 import socket
 import ssl
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -91,9 +93,12 @@ class Peer:
 
     def start(self, seconds=30):
         install()
+        self.place = tempfile.TemporaryDirectory(prefix="spawnfs-home-")
+        self.home = os.path.realpath(self.place.name)
+        os.chmod(self.home, 0o755)
         self.process = subprocess.Popen(
             ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            + ["sh", "-c", INIT, "sh", NODE, FOLDER / "envd.mjs", *self.arguments],
+            + ["sh", "-c", INIT, "sh", NODE, FOLDER / "envd.mjs", "--home", self.home, *self.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -120,6 +125,7 @@ class Peer:
             self.process.kill()  # --kill-child: the whole namespace goes with it
             status = self.process.wait()
         self.process.stdout.close()
+        self.place.cleanup()
         assert status == 0, f"the peer ended with {status}"
 
     def __enter__(self):

@@ -118,6 +118,13 @@ def test_environment(envd):
     assert not {"TERM", "LANG", "SHELL", "E2B_API_KEY"} & set(found)
 
 
+def test_a_home_of_its_own(peer, envd):
+    """A login shell in the peer depends on nothing that the machine's users have."""
+    said = envd.run("/bin/bash", "-l", "-c", "cd ~; pwd", config={"cwd": "/"}).output["stdout"]
+    assert said.decode() == peer.home + "\n"
+    assert envd.shell("pwd").output["stdout"] == said
+
+
 def test_all_commands_share_a_group_unless_setsid(envd):
     group = b"ps -o pgid= -p $$ | tr -d ' '"
     first, second = (envd.shell(group.decode()).output["stdout"] for _ in range(2))

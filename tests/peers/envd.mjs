@@ -1,9 +1,10 @@
 // A small envd with its control plane, for the tests of the e2b backend:
 //
-//     envd.mjs [--port N] [--api-key KEY]... [--debug] [--cert FILE --key FILE]
+//     envd.mjs [--port N] [--api-key KEY]... [--debug] [--cert FILE --key FILE] [--home FOLDER]
 //
 // Prints "ready PORT" once it listens on 127.0.0.1, and ends, with all it started, when its
-// stdin ends. The control plane, the sandboxes and /_test/ are on the one port.
+// stdin ends. The control plane, the sandboxes and /_test/ are on the one port. --home: that of all
+// users who have one.
 
 import "./base64.mjs";
 import { randomBytes } from "node:crypto";
@@ -35,7 +36,8 @@ class Peer {
 	connections = 0; // ever accepted
 	#mark = randomBytes(8).toString("hex");
 
-	constructor(apiKeys) {
+	constructor(apiKeys, home) {
+		this.home = home;
 		this.apiKeys = new Set(apiKeys.length ? apiKeys : [ANY_KEY]);
 		this.spawner = new Spawner(`${MARK_NAME}=${this.#mark}/`);
 	}
@@ -45,6 +47,7 @@ class Peer {
 			...options,
 			version: options.version ?? this.version,
 			spawner: this.spawner,
+			home: this.home,
 			peerMark: this.#mark,
 			onExpiry: (expired) => expired.autoPause ? expired.pause() : this.removeSandbox(expired),
 		});
@@ -115,10 +118,11 @@ const { values } = parseArgs({
 		debug: { type: "boolean", default: false },
 		cert: { type: "string" },
 		key: { type: "string" },
+		home: { type: "string" },
 	},
 });
 
-const peer = new Peer(values["api-key"]);
+const peer = new Peer(values["api-key"], values.home);
 if (values.debug) {
 	peer.addSandbox({ id: "debug_sandbox_id", templateID: "base", secure: false, envs: {},
 		metadata: {} });

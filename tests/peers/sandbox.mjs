@@ -12,16 +12,19 @@ const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 const versionNumber = (text) => text.split(".").reduce((sum, part) => sum * 1000 + Number(part), 0);
 
-function findUser(name) {
+const isFolder = (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+
+// All users share a home, if one is given: a login shell must not read what the machine's users have.
+function findUser(name, sharedHome) {
 	for (const line of readFileSync("/etc/passwd", "utf8").split("\n")) {
 		const [found, , uid, gid, , home] = line.split(":");
-		if (found === name)
-			return { name, uid: Number(uid), gid: Number(gid), home };
+		if (found === name) {
+			const own = sharedHome && isFolder(home) ? sharedHome : home;
+			return { name, uid: Number(uid), gid: Number(gid), home: own };
+		}
 	}
 	throw new ConnectError(`invalid username: '${name}'`, Code.Unauthenticated);
 }
-
-const isFolder = (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 
 function resolveCwd(cwd, user) {
 	if (cwd === undefined || cwd === "") {
@@ -51,11 +54,12 @@ export class Sandbox {
 	retainMs = 30_000;
 	defaultUser = "root";
 	#spawner;
+	#home;
 	#mark;
 	#onExpiry;
 	#timer;
 
-	constructor({ spawner, peerMark, onExpiry, id, templateID, secure, envs, metadata, ttl, version,
+	constructor({ spawner, home, peerMark, onExpiry, id, templateID, secure, envs, metadata, ttl, version,
 		autoPause }) {
 		this.id = id ?? "i" + randomBytes(10).toString("hex");
 		this.accessToken = secure ? randomBytes(32).toString("hex") : undefined;
@@ -65,6 +69,7 @@ export class Sandbox {
 		this.version = version;
 		this.autoPause = autoPause;
 		this.#spawner = spawner;
+		this.#home = home;
 		this.#mark = { name: MARK_NAME, value: `${peerMark}/${this.id}` };
 		this.#onExpiry = onExpiry;
 		if (ttl !== undefined)
@@ -105,7 +110,7 @@ export class Sandbox {
 
 	// Starts a command, which then runs by itself. Its first listener is there from the start.
 	async start({ config, tag, stdin, userName, listener, lifeMs }) {
-		const user = findUser(userName ?? this.defaultUser);
+		const user = findUser(userName ?? this.defaultUser, this.#home);
 		const cwd = resolveCwd(config.cwdGiven.value, user);
 		const command = new Command({ config, tag, cutTail: this.cutTail });
 		try {
