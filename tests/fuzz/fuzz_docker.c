@@ -2,22 +2,12 @@
  * Any bytes as what an engine sends: an HTTP answer, the frames of a command's output, the
  * reports of a far shell, a refusal. However they are cut, the same comes out.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "docker_failure.h"
 #include "docker_frame.h"
 #include "docker_http.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "does not hold: %s\n", what);
-	abort();
-}
+#include "fuzz.h"
 
 struct outcome {
 	struct docker_answer answer;

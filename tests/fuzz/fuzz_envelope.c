@@ -4,22 +4,12 @@
  * The first byte of the input decides where it is cut.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base64.h"
 #include "connect_envelope.h"
 #include "e2b_codec.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "does not hold: %s\n", what);
-	abort();
-}
+#include "fuzz.h"
 
 /* Appends what a payload gives through rooms of `room` bytes. Returns 0 or -EPROTO. */
 static int read_all(struct payload payload, size_t room, struct text *ret)

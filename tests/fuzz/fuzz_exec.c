@@ -9,12 +9,11 @@
 
 #include "check.h"
 #include "exec_rig.h"
+#include "fuzz.h"
 #include "log.h"
 
 #define STEPS_MAX 12
 #define CALLS_MAX 24
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* No delays, and no kill that fails: those take their time. */
 static const char *const steps[] = {

@@ -2,20 +2,10 @@
  * Any text as a spec. Whatever is accepted can be shown, what is shown is accepted again and
  * shown the same, and a frame finds the same end however the text is cut.
  */
-#include <stdio.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "spec.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "does not hold: %s\n", what);
-	abort();
-}
 
 static struct spec *parse(const char *data, size_t size)
 {

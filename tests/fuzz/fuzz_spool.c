@@ -3,28 +3,18 @@
  * is what was put in at that offset, and nothing goes that a reader still needs.
  */
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "bounds.h"
+#include "fuzz.h"
 #include "spool.h"
 
 #define READERS 3
 #define BYTES_MAX ((size_t)128 * KIB)
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static char block[2 * BYTES_MAX];
 static char bounce[BYTES_MAX];
-
-static void require(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "does not hold: %s\n", what);
-	abort();
-}
 
 /* Byte o of a stream is byte o modulo a prime of this block. */
 #define PERIOD 65521

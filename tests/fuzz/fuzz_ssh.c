@@ -3,9 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fuzz.h"
 #include "ssh_wire.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void touch(const struct ssh_string *s)
 {

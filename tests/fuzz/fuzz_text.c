@@ -1,20 +1,10 @@
 /* Any bytes for a person's eyes: what comes out is printable, and comes out again as it is. */
-#include <stdio.h>
 #include <string.h>
 
 #include "exec.h"
+#include "fuzz.h"
 #include "spec.h"
 #include "text.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "does not hold: %s\n", what);
-	abort();
-}
 
 static void check_printable(const char *data, size_t size)
 {

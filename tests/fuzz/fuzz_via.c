@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "far_script.h"
+#include "fuzz.h"
 #include "text.h"
 #include "via_mark.h"
 #include "via_words.h"
@@ -15,12 +16,6 @@
 #define SECRET "00112233445566778899aabbccddeeff"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 /*
  * Makes marks likely: byte 1 stands for a whole token, 2 for most of one, 3 for a
@@ -32,17 +27,18 @@ static void expand(const uint8_t *data, size_t len, struct text *ret)
 
 	for (size_t i = 0; i < len; i++)
 		if (data[i] >= 1 && data[i] <= 3)
-			require(text_append(ret, token, sizeof(token) - 4 + data[i]) == 0);
+			require(text_append(ret, token, sizeof(token) - 4 + data[i]) == 0,
+				"there is memory");
 		else
-			require(text_append(ret, data + i, 1) == 0);
+			require(text_append(ret, data + i, 1) == 0, "there is memory");
 }
 
 static void take(const struct mark_find *find, struct text *ret)
 {
 	if (find->piece == MARK_BYTES)
-		require(text_append(ret, find->data, find->len) == 0);
+		require(text_append(ret, find->data, find->len) == 0, "there is memory");
 	else if (find->piece == MARK_WORDS)
-		require(text_printf(ret, "\036<%s>", find->data) == 0);
+		require(text_printf(ret, "\036<%s>", find->data) == 0, "there is memory");
 }
 
 /* Pieces of step bytes. */
@@ -57,7 +53,7 @@ static void scan_all(const struct text *stream, size_t step, struct text *ret)
 		size_t piece = MIN(step, stream->len - done);
 		size_t n = mark_scan(&s, stream->data + done, piece, &find);
 
-		require(n <= piece);
+		require(n <= piece, "no more is used than there is");
 		take(&find, ret);
 		done += n;
 	}
@@ -76,8 +72,9 @@ static void fuzz_marks(const uint8_t *data, size_t len)
 		AUTO_TEXT struct text pieces = {0};
 
 		scan_all(&stream, step, &pieces);
-		require(pieces.len == whole.len);
-		require(!whole.len || memcmp(pieces.data, whole.data, whole.len) == 0);
+		require(pieces.len == whole.len, "the same length, however it is cut");
+		require(!whole.len || memcmp(pieces.data, whole.data, whole.len) == 0,
+			"the same bytes");
 	}
 }
 
@@ -90,9 +87,9 @@ static void fuzz_words(const uint8_t *data, size_t len)
 	char **again;
 	size_t i;
 
-	require(text_append(&prefix, data, len) == 0);
+	require(text_append(&prefix, data, len) == 0, "there is memory");
 	if (words_split(text_str(&prefix), &words, &why) < 0) {
-		require(why.len > 0);
+		require(why.len > 0, "a refusal has a sentence");
 		return;
 	}
 	for (i = 0; words[i]; i++) {
@@ -101,12 +98,14 @@ static void fuzz_words(const uint8_t *data, size_t len)
 			words_free(words);
 			return;
 		}
-		require(far_quote(&quoted, words[i]) == 0 && text_append(&quoted, " ", 1) == 0);
+		require(far_quote(&quoted, words[i]) == 0 && text_append(&quoted, " ", 1) == 0,
+			"there is memory");
 	}
-	require(i > 0 && words_split(text_str(&quoted), &again, &why) == 0);
+	require(i > 0 && words_split(text_str(&quoted), &again, &why) == 0,
+		"quoted words are split");
 	for (i = 0; words[i]; i++)
-		require(again[i] && strcmp(words[i], again[i]) == 0);
-	require(!again[i]);
+		require(again[i] && strcmp(words[i], again[i]) == 0, "the same words");
+	require(!again[i], "and no more");
 	words_free(words);
 	words_free(again);
 }
