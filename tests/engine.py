@@ -144,6 +144,19 @@ class Engine:
         self.client("run", "-d", "--init", "--net=none", f"--name={name}", *options, image, *command)
         return name
 
+    def among(self, name, pids):
+        """Those of the pids that are in a container, which has a PID name space of its own."""
+
+        def space(pid):
+            with contextlib.suppress(OSError):  # it has ended
+                return os.readlink(f"/proc/{pid}/ns/pid")
+
+        status, container = self.api("GET", f"/v1.41/containers/{name}/json")
+        assert status == 200, container
+        own = space(container["State"]["Pid"])
+        assert own and own != space("self")
+        return [p for p in pids if space(p) == own]
+
     def kill_container(self, name):
         with contextlib.suppress(AssertionError):
             self.client("rm", "-f", name)
