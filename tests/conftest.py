@@ -19,6 +19,7 @@ DEADLINE_SECONDS = 30
 
 def pytest_addoption(parser):
     parser.addoption("--target", action="append", help="only this target; may be repeated")
+    parser.addoption("--share", help="what this target has to do when all are run (run.py)")
 
 
 def pytest_configure(config):
@@ -26,9 +27,15 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "needs(nature): not for targets that lack it (LACKS)")
     if not harness.SPAWNFS.exists():
         raise pytest.UsageError(f"{harness.SPAWNFS} is missing: run `ninja -C build` first")
-    for name in config.getoption("--target") or []:
+    for name in wanted(config):
         if name not in targets.registry:
             raise pytest.UsageError(f"no target {name}; there are {', '.join(targets.registry)}")
+
+
+def wanted(config):
+    """The names of the targets to run on."""
+    share = config.getoption("--share")
+    return [share] if share else config.getoption("--target") or list(targets.registry)
 
 
 def module_target(path):
@@ -37,31 +44,61 @@ def module_target(path):
     return words[1] if len(words) > 2 and words[1] in targets.registry else None
 
 
+def of_variants(path):
+    return path.stem in targets.VARIANT_MODULES
+
+
 def pytest_generate_tests(metafunc):
-    if "target" in metafunc.fixturenames:
-        own = module_target(pathlib.Path(metafunc.module.__file__))
-        names = [own] if own else list(targets.registry)
-        if not metafunc.config.getoption("--target") and (
-            pathlib.Path(metafunc.module.__file__).stem not in targets.VARIANT_MODULES
-        ):
-            names = [n for n in names if n == own or not targets.registry[n].variant]
-        needs = {m.args[0] for m in metafunc.definition.iter_markers("needs")}
-        assert needs <= targets.LACKS.keys(), needs
-        names = [n for n in names if not needs & targets.registry[n].lacks]
-        metafunc.parametrize("target", names, indirect=True, scope="session")
+    if "target" not in metafunc.fixturenames:
+        return
+    path = pathlib.Path(metafunc.module.__file__)
+    own = module_target(path)
+    needs = {m.args[0] for m in metafunc.definition.iter_markers("needs")}
+    assert needs <= targets.LACKS.keys(), needs
+    names = [
+        name
+        for name in ([own] if own else targets.registry)
+        if not needs & targets.registry[name].lacks
+        and (
+            name == own
+            or not targets.registry[name].variant
+            or metafunc.config.getoption("--target")
+            or of_variants(path)
+        )
+    ]
+    # An empty list would be a test that is skipped; what is not wanted is deselected below.
+    names = [name for name in names if name in wanted(metafunc.config)] or names
+    metafunc.parametrize("target", names, indirect=True, scope="session")
+
+
+def target_of(item):
+    """The name of the target that it runs on; what needs none runs with local's."""
+    callspec = getattr(item, "callspec", None)
+    return callspec and callspec.params.get("target") or module_target(item.path) or "local"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    wanted = config.getoption("--target")
-    if wanted:
-        kept = [
-            i
-            for i in items
-            if not hasattr(i, "callspec") or i.callspec.params.get("target", wanted[0]) in wanted
-        ]
-        items[:] = [i for i in kept if (module_target(i.path) or wanted[0]) in wanted]
+    names = wanted(config)
+    items[:] = [i for i in items if target_of(i) in names]
     items.sort(key=lambda item: item.path.name == "test_silent.py")
+
+
+# ---- the end: ^C lets a test end, so that what it has started is stopped ----
+
+INTERRUPTED_SECONDS = 10
+
+
+def pytest_sessionstart(session):
+    def interrupt(*_):
+        if session.shouldstop:
+            raise KeyboardInterrupt
+        session.shouldstop = "interrupted"
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        if left > INTERRUPTED_SECONDS:
+            signal.setitimer(signal.ITIMER_REAL, INTERRUPTED_SECONDS)
+
+    signal.signal(signal.SIGINT, interrupt)
 
 
 # ---- deadlines: an alarm for the test, and a watchdog for the calls it cannot interrupt ----
@@ -73,7 +110,7 @@ def on_alarm(*_):
 
 def abort_all():
     faulthandler.dump_traceback(sys.__stderr__)
-    for mount in list(harness.mounts):
+    for mount in harness.mounts - spared:
         harness.abort(mount.path)
 
 
@@ -133,29 +170,33 @@ def pytest_runtest_teardown(item):
 # ---- fixtures ----
 
 
-running = {}  # name: (Target, its generator), until the session ends
+running = {}  # name: Target
+services = contextlib.ExitStack()  # what they need, until the session ends
 
 
 def run_target(name):
     if name not in running:
-        generator = targets.registry[name]()
-        found = next(generator)
+        found = services.enter_context(contextlib.contextmanager(targets.registry[name])())
         found.name = name
-        running[name] = found, generator
-    return running[name][0]
+        running[name] = found
+    return running[name]
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(hookwrapper=True)
 def pytest_sessionfinish():
-    while running:
-        _, (_, generator) = running.popitem()
-        with contextlib.suppress(StopIteration):
-            next(generator)
+    """The targets end last: after -x or ^C mounts of them are taken down only in here."""
+    yield
+    running.clear()
+    with deadline(120):
+        services.close()
 
 
 @pytest.fixture(scope="session")
 def target(request):
     return run_target(request.param)
+
+
+spared = set()  # mounts that are not aborted for the sake of a test on another
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -168,6 +209,7 @@ def silences(request, tmp_path_factory):
             name = item.callspec.params["target"]
             place = tmp_path_factory.mktemp("silent") / "m"
             mount = stack.enter_context(harness.Mount(run_target(name), place))
+            spared.add(mount)
             e = mount.new()
             e.spec(f"sleep {item.module.SILENCE_SECONDS}; echo silence is over")
             silences[name] = e
@@ -176,7 +218,9 @@ def silences(request, tmp_path_factory):
 
 @pytest.fixture
 def silent(silences, target):
-    return silences[target.name]
+    found = silences[target.name]
+    spared.discard(found.mount)
+    return found
 
 
 @pytest.fixture(scope="module")

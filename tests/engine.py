@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import harness
+import targets
 
 CACHE = harness.BUILD / "cache"
 MIRROR = os.environ.get("SPAWNFS_DEBIAN_MIRROR", "")
@@ -175,6 +176,10 @@ class Engine:
             for container in self.api("GET", "/v1.41/containers/json?all=1")[1]:
                 self.api("DELETE", f"/v1.41/containers/{container['Id']}?force=1&v=1")
         self.stop_process()
+        # The monitors of ended execs wait for five minutes (podman), and a dockerd that was killed
+        # leaves its shims: our directory is in their arguments.
+        for pid in targets.local_processes(f"{self.place}/"):
+            harness.kill(pid)
         for line in reversed(pathlib.Path("/proc/self/mounts").read_text().splitlines()):
             point = line.split()[1]
             if point.startswith(f"{self.place}/"):
