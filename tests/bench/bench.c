@@ -2,12 +2,15 @@
  * The work that scripts/bench measures, each twice: over plain pipes and
  * posix_spawn(3), and through a mount. Every command prints one number.
  *
- *   bench pipe-stdout BYTES READ        fs-stdout MOUNT BYTES READ       MB/s
- *   bench pipe-stdin BYTES WRITE        fs-stdin MOUNT BYTES WRITE       MB/s
- *   bench pipe-exec ROUNDS              fs-exec MOUNT ROUNDS             median microseconds
- *   bench pipe-echo ROUNDS              fs-echo MOUNT ROUNDS             median microseconds
- *   bench fs-block MOUNT READERS        prints "ready", waits for a line on stdin
- *   bench produce BYTES, consume        what runs at the other end
+ *   bench pipe-stdout BYTES READ [PREFIX...]   fs-stdout MOUNT BYTES READ   MB/s
+ *   bench pipe-stdin BYTES WRITE               fs-stdin MOUNT BYTES WRITE   MB/s
+ *   bench pipe-exec ROUNDS [PREFIX...]         fs-exec MOUNT ROUNDS         median microseconds
+ *   bench pipe-many COUNT [PREFIX...]          fs-many MOUNT COUNT          milliseconds for all
+ *   bench pipe-echo ROUNDS                     fs-echo MOUNT ROUNDS         median microseconds
+ *   bench fs-block MOUNT READERS               prints "ready", waits for a line on stdin
+ *   bench produce BYTES, consume               what runs at the other end
+ *
+ * A PREFIX (ssh HOST, docker exec C) is a program that runs the command appended to it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +27,8 @@
 #include <unistd.h>
 
 #define BLOCK (64 << 10)
+#define PREFIX_WORDS_MAX 60
+#define ARRAY_LEN(a) (sizeof(a) / sizeof(*(a)))
 
 static char self[4096];
 
@@ -115,7 +120,7 @@ static struct child spawn(const char *const argv[])
 	posix_spawn_file_actions_adddup2(&actions, pipes[0][0], 0);
 	posix_spawn_file_actions_adddup2(&actions, pipes[1][1], 1);
 	posix_spawn_file_actions_adddup2(&actions, pipes[2][1], 2);
-	err = posix_spawn(&c.pid, argv[0], &actions, NULL, (char *const *)argv, environ);
+	err = posix_spawnp(&c.pid, argv[0], &actions, NULL, (char *const *)argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	if (err) {
 		errno = err;
@@ -137,7 +142,20 @@ static void finish(struct child *c)
 	close(c->in);
 	close(c->out);
 	close(c->err);
-	waitpid(c->pid, &status, 0);
+	if (waitpid(c->pid, &status, 0) < 0 || status != 0)
+		die("a command ended with the wait status %#x", (unsigned)status);
+}
+
+/* The words of a prefix, NULL at their end, and those of the command behind them. */
+static void prefixed(char **prefix, const char *const words[], const char *ret[])
+{
+	size_t n = 0;
+
+	while (*prefix && n < PREFIX_WORDS_MAX)
+		ret[n++] = *prefix++;
+	while (*words)
+		ret[n++] = *words++;
+	ret[n] = NULL;
 }
 
 static uint64_t read_all(int fd, size_t size)
@@ -168,13 +186,19 @@ static void write_all(int fd, uint64_t bytes, size_t size)
 	free(buf);
 }
 
-static void pipe_stdout(const char *bytes, size_t size)
+static void pipe_stdout(const char *bytes, size_t size, char **prefix)
 {
-	const char *argv[] = {self, "produce", bytes, NULL};
+	const char *words[] = {self, "produce", bytes, NULL};
+	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(words)];
 	double start = now();
-	struct child c = spawn(argv);
-	uint64_t n = read_all(c.out, size);
+	struct child c;
+	uint64_t n;
 
+	prefixed(prefix, words, argv);
+	c = spawn(argv);
+	n = read_all(c.out, size);
+	if (n != strtoull(bytes, NULL, 10))
+		die("%llu bytes of %s", (unsigned long long)n, bytes);
 	print_rate(n, now() - start);
 	finish(&c);
 }
@@ -193,11 +217,13 @@ static void pipe_stdin(uint64_t bytes, size_t size)
 	finish(&c);
 }
 
-static void pipe_exec(int rounds)
+static void pipe_exec(int rounds, char **prefix)
 {
-	const char *argv[] = {"/bin/true", NULL};
+	const char *words[] = {"/bin/true", NULL};
+	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(words)];
 	double *t = calloc((size_t)rounds, sizeof(*t));
 
+	prefixed(prefix, words, argv);
 	for (int i = 0; i < rounds; i++) {
 		double start = now();
 		struct child c = spawn(argv);
@@ -208,6 +234,24 @@ static void pipe_exec(int rounds)
 	}
 	print_median(t, rounds);
 	free(t);
+}
+
+static void pipe_many(int count, char **prefix)
+{
+	const char *words[] = {"/bin/true", NULL};
+	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(words)];
+	struct child *children = calloc((size_t)count, sizeof(*children));
+	double start = now();
+
+	prefixed(prefix, words, argv);
+	for (int i = 0; i < count; i++)
+		children[i] = spawn(argv);
+	for (int i = 0; i < count; i++) {
+		read_all(children[i].out, 4096);
+		finish(&children[i]);
+	}
+	printf("%.1f\n", (now() - start) * 1e3);
+	free(children);
 }
 
 static void echo_lines(int in, int out, int rounds)
@@ -335,6 +379,39 @@ static void fs_exec(const char *mount, int rounds)
 	free(t);
 }
 
+static void *start_exec(void *dir)
+{
+	char *name = strrchr(dir, '/');
+	char path[4096];
+
+	*name = '\0';
+	make_exec(dir, name + 1, "[\"/bin/true\"]", path, sizeof(path));
+	*name = '/';
+	return NULL;
+}
+
+/* A thread for each: the write of a spec returns when the command has started. */
+static void fs_many(const char *mount, int count)
+{
+	pthread_t *threads = calloc((size_t)count, sizeof(*threads));
+	char(*dirs)[256] = calloc((size_t)count, sizeof(*dirs));
+	double start = now();
+
+	for (int i = 0; i < count; i++) {
+		snprintf(dirs[i], sizeof(dirs[i]), "%s/many-%d-%d", mount, (int)getpid(), i);
+		errno = pthread_create(&threads[i], NULL, start_exec, dirs[i]);
+		if (errno)
+			die("thread %d", i);
+	}
+	for (int i = 0; i < count; i++) {
+		pthread_join(threads[i], NULL);
+		end_exec(dirs[i]);
+	}
+	printf("%.1f\n", (now() - start) * 1e3);
+	free(dirs);
+	free(threads);
+}
+
 static void fs_echo(const char *mount, int rounds)
 {
 	char dir[4096];
@@ -391,6 +468,7 @@ int main(int argc, char **argv)
 	const char *a = argc > 2 ? argv[2] : "";
 	const char *b = argc > 3 ? argv[3] : "";
 	const char *c = argc > 4 ? argv[4] : "";
+	char **prefix = argv + (argc < 3 ? argc : 3);
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (n < 0)
@@ -401,11 +479,13 @@ int main(int argc, char **argv)
 	if (strcmp(what, "consume") == 0)
 		return consume();
 	if (strcmp(what, "pipe-stdout") == 0)
-		pipe_stdout(a, strtoul(b, NULL, 10));
+		pipe_stdout(a, strtoul(b, NULL, 10), prefix + !!*prefix);
 	else if (strcmp(what, "pipe-stdin") == 0)
 		pipe_stdin(strtoull(a, NULL, 10), strtoul(b, NULL, 10));
 	else if (strcmp(what, "pipe-exec") == 0)
-		pipe_exec(atoi(a));
+		pipe_exec(atoi(a), prefix);
+	else if (strcmp(what, "pipe-many") == 0)
+		pipe_many(atoi(a), prefix);
 	else if (strcmp(what, "pipe-echo") == 0)
 		pipe_echo(atoi(a));
 	else if (strcmp(what, "fs-stdout") == 0)
@@ -414,6 +494,8 @@ int main(int argc, char **argv)
 		fs_stdin(a, strtoull(b, NULL, 10), strtoul(c, NULL, 10));
 	else if (strcmp(what, "fs-exec") == 0)
 		fs_exec(a, atoi(b));
+	else if (strcmp(what, "fs-many") == 0)
+		fs_many(a, atoi(b));
 	else if (strcmp(what, "fs-echo") == 0)
 		fs_echo(a, atoi(b));
 	else if (strcmp(what, "fs-block") == 0)
