@@ -59,12 +59,14 @@ int far_start(struct text *ret, const struct spec *spec);
  *   MARK    any beginning of one stands for all the commands it begins
  *   PID     the leader of a session and group of the command's own, 0 when not known
  *   TICKS   what `start` told; a leader that began at another time is another process
- *   y|n|s   y: the connection to it has held since, so that a session whose leader has
- *           ended is still the command's; n: it is not taken for that, since its number may
- *           be another's by now; s: not a leader but a survivor, found before
+ *   r|y|n|s r: the leader is not known to have ended; y: it has, and its number cannot be
+ *           another's yet, so that its session is still the command's; n: it is not taken for
+ *           that; s: not a leader but a survivor, found before
  * far_find sets far_set to the pids of what is alive of them, " 12 13 ", or " ": of those
  * with the mark, the leader's session and group, and all descendants. far_kill kills until
- * nothing is found. Both set far_left to none or some; blind when the shell cannot look.
+ * nothing is found. Both set far_left to none or some; blind when the shell cannot look, since
+ * there is no /proc, or one of another PID name space. Blind, nothing is done by a number but for
+ * r.
  */
 int far_walk(struct text *ret);
 
@@ -72,8 +74,25 @@ int far_walk(struct text *ret);
  * Appends the line that makes a far shell a helper: it reads requests, one a line, and answers each
  * with its number (NUMBER below) and a word. At the end of its input, which means that nobody
  * will ask again, it kills every command whose mark begins with prefix, and ends.
+ * First it says "0 WAY", WAY being blind when it cannot look.
  *   check NUMBER COMMAND...       NUMBER none|blind, or some and PID TICKS of each that was found
  *   kill NUMBER COMMAND...        NUMBER none|some|blind
  *   signal NUMBER SIGNO COMMAND   NUMBER sent|gone
  */
 int far_helper(struct text *ret, const char *prefix);
+
+/* ---- Shared by far_script.c and far_walk.c ---- */
+
+/* A step that returns 0 or -errno; from a function that does likewise. */
+#define FAR_TRY(call)                                                                              \
+	do {                                                                                       \
+		int err_ = (call);                                                                 \
+		if (err_ < 0)                                                                      \
+			return err_;                                                               \
+	} while (0)
+
+/* Appends what every line begins with. */
+int far_begin(struct text *ret);
+
+/* Appends a script of several lines as a part of one. */
+int far_lines(struct text *ret, const char *lines);

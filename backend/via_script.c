@@ -18,8 +18,14 @@ static const char preamble[] = "set +aefux; "
 /* Says on both streams that whatever came before was not from here. */
 static const char ready[] = "spawnfs_mark ready; spawnfs_mark ready >&2; ";
 
+/*
+ * spawnfs_own: whether /proc is of this shell's own PID name space; another numbers processes
+ * differently than kill does.
+ */
 static const char where[] =
-	"spawnfs_boot=; "
+	"spawnfs_own=n; spawnfs_boot=; { IFS= read -r spawnfs_boot < /proc/self/stat; } "
+	"2>/dev/null; "
+	"if [ \"${spawnfs_boot%% *}\" = $$ ]; then spawnfs_own=y; fi; spawnfs_boot=; "
 	"{ IFS= read -r spawnfs_boot < /proc/sys/kernel/random/boot_id; } 2>/dev/null; "
 	"spawnfs_space=$(readlink /proc/self/ns/pid 2>/dev/null); ";
 
@@ -65,8 +71,9 @@ static const char count_left[] =
 	"[ \"$spawnfs_file\" = $$ ] || for spawnfs_file in /proc/\"$spawnfs_file\"/fd/*; do "
 	"if [ \"$spawnfs_file\" -ef /proc/self/fd/1 ] || "
 	"[ \"$spawnfs_file\" -ef /proc/self/fd/2 ]; then return 0; fi; done; done; return 1; }; "
-	"spawnfs_self=/proc/$$/stat; "
-	"spawnfs_left=$(grep -lsz -e \"^$$ \" -e \"SPAWNFS_EXEC=$spawnfs_exec\" "
+	"spawnfs_self=/proc/$$/stat; spawnfs_left=; "
+	"[ $spawnfs_own = n ] || spawnfs_left=$(grep -lsz -e \"^$$ \" -e "
+	"\"SPAWNFS_EXEC=$spawnfs_exec\" "
 	"-e \"^[0-9]* (.*) [^ZX] [0-9]* [0-9]* $spawnfs_pid \" "
 	"$spawnfs_self /proc/[0-9]*/environ /proc/[0-9]*/stat 2>/dev/null); "
 	"case $spawnfs_left in "
@@ -149,7 +156,8 @@ static int append_same(struct text *ret, const struct script_place *p)
 	return err ? err
 		   : text_printf(
 			     ret,
-			     "spawnfs_same=n; if [ \"$spawnfs_boot $spawnfs_space\" = '%s %s' ]; "
+			     "spawnfs_same=n; "
+			     "if [ \"$spawnfs_own $spawnfs_boot $spawnfs_space\" = 'y %s %s' ]; "
 			     "then spawnfs_same=y; fi; ",
 			     p->boot, p->space);
 }
@@ -168,25 +176,17 @@ static int append_second_shell(struct text *ret, const char *mark)
 }
 
 /*
- * What has the mark is the command's wherever it is found. The /proc of another name space numbers
- * processes differently than kill does: then nothing is touched.
+ * What has the mark is the command's wherever it is found.
  */
 int script_kill(struct text *ret, const char *secret, const char *mark,
 		const struct script_place *p, bool held)
 {
-	const char *const parts[] = {
-		ready,
-		"spawnfs_line=; { IFS= read -r spawnfs_line < /proc/self/stat; } 2>/dev/null; "
-		"if [ \"${spawnfs_line%% *}\" != $$ ]; "
-		"then spawnfs_mark walk blind >&2; exit 0; fi; ",
-		NULL,
-	};
 	int err = append_second_shell(ret, mark);
 
 	if (err == 0)
 		err = begin(ret, secret);
 	if (err == 0)
-		err = append_all(ret, parts);
+		err = append(ret, ready);
 	if (err == 0)
 		err = append_same(ret, p);
 	if (err == 0)
