@@ -28,6 +28,15 @@ static int connect_first(struct ssh *ssh, struct text *why)
 	return 0;
 }
 
+void ssh_note_blind(struct ssh *ssh)
+{
+	if (ssh->backend.caveat)
+		return;
+	ssh->backend.caveat = "the host has no readable /proc of its own: rmdir and kill end a "
+			      "command's process group, and what is left of it cannot be known";
+	log_warning("ssh: %s: %s", ssh->options.host, ssh->backend.caveat);
+}
+
 static void ssh_close(struct backend *backend)
 {
 	struct ssh *ssh = container_of(backend, struct ssh, backend);

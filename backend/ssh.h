@@ -40,6 +40,11 @@ struct ssh {
 	int failure_err;
 };
 
+/* ---- ssh.c ---- */
+
+/* The host has no /proc to look through: what was killed cannot be known to be gone. */
+void ssh_note_blind(struct ssh *ssh);
+
 /* ---- ssh_helper.c ---- */
 
 /* The part of a mark that all commands of a connection share. */
@@ -68,8 +73,11 @@ struct ssh_helper {
 	struct ssh_channel *channel;
 	char prefix[SSH_PREFIX_HEX + 1];
 	char mark[FAR_MARK_HEX + 1];
-	bool ready;  /* it reads requests */
+	bool there;  /* a far shell, which is given the line that makes it one */
+	bool ready;  /* it reads requests, and kills at the end of its input */
 	bool failed; /* it will not */
+	unsigned restarts;
+	char end[64]; /* how it ended, or why its channel did */
 	struct text said;
 	struct text line; /* not yet sent */
 	size_t line_at;
@@ -91,6 +99,9 @@ void ssh_helper_start(struct ssh_helper *helper);
 
 /* Whether it answers, or may yet. */
 bool ssh_helper_usable(const struct ssh_helper *helper);
+
+/* Whether it is known what it can do: until then no command is started on its connection. */
+bool ssh_helper_settled(const struct ssh_helper *helper);
 
 /* Has an errand done; soon, or together with others after a moment. */
 void ssh_helper_ask(struct ssh_helper *helper, struct ssh_errand *errand);

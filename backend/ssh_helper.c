@@ -25,7 +25,7 @@ static struct ssh_command *command_of(struct ssh_errand *errand)
 
 static void send_line(struct ssh_helper *h)
 {
-	if (!h->channel)
+	if (!h->channel || !h->there)
 		return;
 	h->line_at +=
 		ssh_channel_send(h->channel, h->line.data + h->line_at, h->line.len - h->line_at);
@@ -35,21 +35,24 @@ static void send_line(struct ssh_helper *h)
 }
 
 /*
- * A session whose leader has ended is the command's own for a while: as long as the host cannot
- * have given the leader's number to another process, over a connection that has held.
+ * What a leader's number is worth (far_walk()). When it has ended, its session is the command's own
+ * for a while: as long as the host cannot have given the number to another process, over a
+ * connection that has held.
  */
-static bool session_is_own(const struct ssh_command *c)
+static char trust(const struct ssh_command *c)
 {
 	if (c->lost)
-		return false;
-	return !c->ended || monotonic_ns() - c->ended_ns < (uint64_t)SSH_TRUST_MS * 1000000;
+		return 'n';
+	if (!c->ended)
+		return 'r';
+	return monotonic_ns() - c->ended_ns < (uint64_t)SSH_TRUST_MS * 1000000 ? 'y' : 'n';
 }
 
-/* The leader, and what a look has found before, each as MARK PID TICKS y|n|s. */
+/* The leader, and what a look has found before: each as MARK PID TICKS and a letter. */
 static int add_command(struct text *line, const struct ssh_command *c)
 {
-	int err = text_printf(line, " %s %lld %s %s", c->mark, (long long)c->pid,
-			      *c->ticks ? c->ticks : "0", session_is_own(c) ? "y" : "n");
+	int err = text_printf(line, " %s %lld %s %c", c->mark, (long long)c->pid,
+			      *c->ticks ? c->ticks : "0", trust(c));
 	const char *at = text_str(&c->survivors);
 	unsigned long long pid, ticks;
 	int n;
@@ -185,25 +188,36 @@ static void take_answer(struct ssh_helper *h, const char *word, const char *pids
 	ask_next(h);
 }
 
-/* Lines are "MARK PID" when it is there, then "NUMBER WORD [PID TICKS]...". */
+static void take_readiness(struct ssh_helper *h, const char *way)
+{
+	timer_cancel(&h->patience);
+	h->ready = true;
+	if (strcmp(way, "blind") == 0)
+		ssh_note_blind(h->ssh);
+	ssh_pool_helper_changed(h->ssh);
+	ask_next(h);
+}
+
+/* Lines are "MARK PID", "0 WAY", then "NUMBER WORD [PID TICKS]...". */
 static void take_line(struct ssh_helper *h, const char *line)
 {
 	unsigned number;
 	char word[16];
 	int n = 0;
 
-	if (!h->ready) {
+	if (!h->there) {
 		const char *mark = strstr(line, h->mark);
 
-		if (!mark || mark[FAR_MARK_HEX] != ' ')
-			return;
-		h->ready = true;
-		send_line(h);
-		ssh_pool_helper_changed(h->ssh);
-		ask_next(h);
+		h->there = mark && mark[FAR_MARK_HEX] == ' ';
+		if (h->there)
+			send_line(h);
 		return;
 	}
-	if (sscanf(line, "%u %15s%n", &number, word, &n) == 2 && number == h->number)
+	if (sscanf(line, "%u %15s%n", &number, word, &n) != 2)
+		return;
+	if (!h->ready && number == 0)
+		take_readiness(h, word);
+	else if (h->ready && number == h->number)
 		take_answer(h, word, line + n);
 }
 
@@ -212,7 +226,7 @@ static void log_complaint(struct ssh_helper *h, const char *data, size_t len)
 {
 	AUTO_TEXT struct text line = {0};
 
-	if (h->ready && text_append_printable(&line, data, MIN(len, (size_t)200)) == 0)
+	if (h->there && text_append_printable(&line, data, MIN(len, (size_t)200)) == 0)
 		log_info("ssh: %s: the helper shell said: %s", h->ssh->options.host,
 			 text_str(&line));
 }
@@ -275,12 +289,36 @@ static void on_refused(void *owner, bool full, const char *why)
 	give_up(h, why);
 }
 
+static void on_exited(void *owner, int code)
+{
+	struct ssh_helper *h = owner;
+
+	snprintf(h->end, sizeof(h->end), "it exited with %d", code);
+}
+
+static void on_signaled(void *owner, const char *name)
+{
+	struct ssh_helper *h = owner;
+
+	snprintf(h->end, sizeof(h->end), "it was ended by signal %s", name);
+}
+
+/* Somebody on the host has ended it: without one, nobody there kills when the connection breaks. */
 static void on_closed(void *owner)
 {
 	struct ssh_helper *h = owner;
 
 	h->channel = NULL;
-	give_up(h, "it has ended");
+	timer_cancel(&h->patience);
+	if (!h->ready || h->failed || h->restarts == SSH_HELPER_RESTARTS) {
+		give_up(h, h->end);
+		return;
+	}
+	log_warning("ssh: %s: the helper shell on this connection is started again: %s",
+		    h->ssh->options.host, h->end);
+	h->restarts++;
+	list_splice(&h->queue, &h->asked);
+	ssh_helper_start(h);
 }
 
 /* The link tells its owner, who frees us. */
@@ -295,21 +333,13 @@ static void ignore(void *owner)
 {
 }
 
-static void ignore_exit(void *owner, int code)
-{
-}
-
-static void ignore_signal(void *owner, const char *name)
-{
-}
-
 static const struct ssh_channel_events helper_events = {
 	.refused = on_refused,
 	.data = on_data,
 	.room = on_room,
 	.input_closed = ignore,
-	.exited = ignore_exit,
-	.signaled = ignore_signal,
+	.exited = on_exited,
+	.signaled = on_signaled,
 	.eof = ignore,
 	.pong = ignore,
 	.closed = on_closed,
@@ -342,9 +372,18 @@ void ssh_helper_start(struct ssh_helper *h)
 {
 	AUTO_TEXT struct text command = {0};
 
+	h->there = h->ready = false;
+	h->said.len = h->line.len = h->line_at = 0;
+	strcpy(h->end, "the server ended its session");
 	if (far_ready_command(&command, h->mark) < 0 || far_helper(&h->line, h->prefix) < 0 ||
-	    ssh_channel_open(h->link, &helper_events, h, text_str(&command), &h->channel) < 0)
+	    ssh_channel_open(h->link, &helper_events, h, text_str(&command), &h->channel) < 0 ||
+	    timer_arm(h->ssh->backend.loop, &h->patience, SSH_HELPER_MS) < 0)
 		give_up(h, "no memory");
+}
+
+bool ssh_helper_settled(const struct ssh_helper *h)
+{
+	return !h->channel || h->ready || h->failed;
 }
 
 bool ssh_helper_usable(const struct ssh_helper *h)

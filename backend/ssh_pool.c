@@ -25,10 +25,16 @@ bool ssh_pool_up(const struct ssh *ssh)
 	return false;
 }
 
+/* Commands on it would outlive a connection that breaks before its helper is there. */
+static bool settled(const struct ssh_link *link)
+{
+	return link->up && ssh_helper_settled(helper_of(link));
+}
+
 static bool making(const struct ssh *ssh)
 {
 	list_for_each (link, &ssh->links, struct ssh_link, link)
-		if (!link->up)
+		if (!settled(link))
 			return true;
 	return false;
 }
@@ -123,7 +129,7 @@ static void connect_for_waiting(struct ssh *ssh)
 static struct ssh_link *link_with_room(const struct ssh *ssh)
 {
 	list_for_each (link, &ssh->links, struct ssh_link, link)
-		if (ssh_link_has_room(link))
+		if (ssh_link_has_room(link) && settled(link))
 			return link;
 	return NULL;
 }
@@ -177,7 +183,9 @@ void ssh_pool_helper_changed(struct ssh *ssh)
 
 	while (h && !list_empty(&ssh->errands))
 		ssh_helper_ask(h, list_first(&ssh->errands, struct ssh_errand, link));
-	connect_for_waiting(ssh);
+	if (ssh->opening)
+		loop_stop(ssh->backend.loop);
+	serve_queue(ssh);
 }
 
 /* ---- What becomes of them ---- */
@@ -193,10 +201,7 @@ static void on_up(struct ssh_link *link)
 	/* Before any command: it must not be left without a session. */
 	if (!ssh->helpers_apart || !any_helper(ssh))
 		ssh_helper_start(h);
-	if (ssh->opening)
-		loop_stop(ssh->backend.loop);
 	serve_queue(ssh);
-	ssh_pool_helper_changed(ssh);
 }
 
 static void on_room(struct ssh_link *link)

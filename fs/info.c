@@ -58,6 +58,8 @@ static int print_capabilities(struct mount *m, struct text *ret)
 	keys = cJSON_AddObjectToObject(json, "spec");
 	for (unsigned key = SPEC_KEY_CMD; key <= SPEC_KEY_RETAIN; key <<= 1)
 		cJSON_AddBoolToObject(keys, spec_key_name(key), (m->backend->keys & key) != 0);
+	if (m->backend->caveat)
+		cJSON_AddStringToObject(json, "caveat", m->backend->caveat);
 	return print_json(json, ret);
 }
 

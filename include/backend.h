@@ -39,6 +39,8 @@ struct backend {
 	const struct settings *settings;
 	unsigned keys; /* enum spec_key: what this target can do; others are EOPNOTSUPP */
 	char *target;  /* as given at the mount: "ssh:host"; holds no secret */
+	/* What else it cannot do, as a sentence without a full stop; NULL: nothing, or not known. */
+	const char *caveat;
 };
 
 /* The backend's side of one exec. Backends embed it first in a struct of their own. */

@@ -129,6 +129,8 @@
 #define SSH_ERRAND_BATCH 64
 /* A helper that has not answered for so long is given up. */
 #define SSH_HELPER_MS 30000
+/* One that somebody on the host has ended is started again so often, on each connection. */
+#define SSH_HELPER_RESTARTS 3
 /* After a kill has found nothing left, the end of the streams is waited for this long. */
 #define SSH_CLOSE_MS 1000
 

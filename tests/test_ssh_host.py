@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import time
 
@@ -46,6 +47,11 @@ def masters(mount):
             if pathlib.Path(f"/proc/{pid}/comm").read_text() == "ssh\n":
                 found.append(pid)
     return found
+
+
+def helpers(server):
+    """The helper shells of all mounts of a server: commands have become something else."""
+    return [pid for pid in harness.descendants(server.process.pid) if pid in local_processes("spawnfs_line")]
 
 
 def break_connection(mount):
@@ -175,9 +181,9 @@ def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
             e = m.new()
             e.spec({"cmd": ["sleep", seconds]})
             # Without the helper nobody but a new connection can kill it.
-            for pid in harness.descendants(server.process.pid):
-                if pid in local_processes("spawnfs_line"):
-                    harness.kill(pid)
+            stopped = helpers(server)
+            for pid in stopped:
+                harness.kill(pid, signal.SIGSTOP)
             server.stop()
             break_connection(m)
             assert e.result() == "lost connection_lost"
@@ -202,6 +208,47 @@ def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
             wait_for(lambda: e.status()["remote"] == "gone", "the old command to be known gone", 30)
             assert not local_processes(seconds)
             e.remove()
+            for pid in stopped:
+                harness.kill(pid)
+
+
+def test_a_helper_that_was_killed_is_started_again(server, tmp_path):
+    """Without one, nobody would kill when the daemon dies."""
+    seconds = harness.unique_seconds()
+    with mounting(server, tmp_path, noise=NOISE) as m:
+        before = helpers(server)
+        for pid in before:
+            harness.kill(pid)
+        wait_for(lambda: helpers(server) and not set(helpers(server)) & set(before), "another helper")
+        assert "ended by signal KILL" in m.stderr()
+        e = m.new()
+        e.spec({"cmd": ["setsid", "sleep", seconds]})
+        wait_for(lambda: local_processes(seconds), "the sleep to run")
+        m.broken = True
+        m.daemon.kill()
+        wait_for(lambda: not local_processes(seconds), "the host to kill it")
+
+
+def test_a_host_without_proc(tmp_path):
+    """What is killed there is not known to be gone, and never said to be."""
+    hidden = 'unshare --mount sh -c \'mount -t tmpfs none /proc && exec sh -c "$SSH_ORIGINAL_COMMAND"\''
+    seconds = harness.unique_seconds()
+    with sshd.server([f"ForceCommand {hidden}"], ["root"]) as server:
+        with mounting(server, tmp_path, noise=[*NOISE, "gave up killing"], options=["kill_give_up=1"]) as m:
+            assert "cannot be known" in json.loads(m.info("capabilities"))["caveat"]
+            ended = m.new()
+            ended.spec({"cmd": ["sh", "-c", "echo out; exit 3"]})
+            assert (ended.result(), ended.read("stdout")) == ("3", b"out\n")
+            e = m.new()
+            e.spec({"cmd": ["sleep", seconds]})
+            e.ctl("kill")
+            assert e.result() == "killed"
+            wait_for(lambda: not local_processes(seconds), "the group to be killed")
+            wait_for(lambda: "no readable /proc" in (e.status()["error"] or ""), "the sentence")
+            wait_for(lambda: e.status()["remote"] == "unknown", "the kill to be given up")
+            assert ended.status()["remote"] == "running"
+            e.remove()
+            ended.remove()
 
 
 def test_the_host_kills_when_the_daemon_is_killed(server, tmp_path):
