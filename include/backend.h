@@ -39,7 +39,7 @@ struct backend {
 	const struct settings *settings;
 	unsigned keys; /* enum spec_key: what this target can do; others are EOPNOTSUPP */
 	char *target;  /* as given at the mount: "ssh:host"; holds no secret */
-	/* What else it cannot do, as a sentence without a full stop; NULL: nothing, or not known. */
+	/* What else it cannot do: a sentence without a full stop. NULL: nothing is known. */
 	const char *caveat;
 };
 

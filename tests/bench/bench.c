@@ -146,7 +146,7 @@ static void finish(struct child *c)
 		die("a command ended with the wait status %#x", (unsigned)status);
 }
 
-/* The words of a prefix, NULL at their end, and those of the command behind them. */
+/* The words of a prefix, then those of a command. */
 static void prefixed(char **prefix, const char *const words[], const char *ret[])
 {
 	size_t n = 0;
@@ -217,13 +217,14 @@ static void pipe_stdin(uint64_t bytes, size_t size)
 	finish(&c);
 }
 
+static const char *const true_words[] = {"/bin/true", NULL};
+
 static void pipe_exec(int rounds, char **prefix)
 {
-	const char *words[] = {"/bin/true", NULL};
-	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(words)];
+	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(true_words)];
 	double *t = calloc((size_t)rounds, sizeof(*t));
 
-	prefixed(prefix, words, argv);
+	prefixed(prefix, true_words, argv);
 	for (int i = 0; i < rounds; i++) {
 		double start = now();
 		struct child c = spawn(argv);
@@ -238,20 +239,16 @@ static void pipe_exec(int rounds, char **prefix)
 
 static void pipe_many(int count, char **prefix)
 {
-	const char *words[] = {"/bin/true", NULL};
-	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(words)];
+	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(true_words)];
 	struct child *children = calloc((size_t)count, sizeof(*children));
 	double start = now();
 
-	prefixed(prefix, words, argv);
+	prefixed(prefix, true_words, argv);
 	for (int i = 0; i < count; i++)
 		children[i] = spawn(argv);
-	for (int i = 0; i < count; i++) {
-		read_all(children[i].out, 4096);
-		finish(&children[i]);
-	}
+	for (int i = 0; i < count; i++)
+		read_all(children[i].out, 4096), finish(&children[i]);
 	printf("%.1f\n", (now() - start) * 1e3);
-	free(children);
 }
 
 static void echo_lines(int in, int out, int rounds)
@@ -408,8 +405,6 @@ static void fs_many(const char *mount, int count)
 		end_exec(dirs[i]);
 	}
 	printf("%.1f\n", (now() - start) * 1e3);
-	free(dirs);
-	free(threads);
 }
 
 static void fs_echo(const char *mount, int rounds)
@@ -473,7 +468,6 @@ int main(int argc, char **argv)
 
 	if (n < 0)
 		die("/proc/self/exe");
-	self[n] = '\0';
 	if (strcmp(what, "produce") == 0)
 		return produce(strtoull(a, NULL, 10));
 	if (strcmp(what, "consume") == 0)
