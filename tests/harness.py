@@ -413,6 +413,13 @@ class Exec:
     def wait_state(self, *states):
         wait_for(lambda: self.status()["state"] in states, f"state {states}")
 
+    def wait_up(self):
+        """Waits until the command has said "up", as its first line; returns a reader of the rest."""
+        stream = self.lines()
+        line = line_of(stream)
+        assert line == b"up\n", line
+        return stream
+
     def lines(self, name="stdout"):
         """A reader that gives one line at a time."""
         return open(self.path / name, "rb", buffering=0)

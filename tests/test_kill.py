@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from harness import blocked, child, descendants, line_of, unique_seconds, wait_for
+from harness import blocked, child, line_of, unique_seconds, wait_for
 from test_tree import raises
 
 # Each makes a tree in which every process can be found by "$1", and says "up" when it is complete.
@@ -240,9 +240,7 @@ def test_a_kill_in_the_middle_of_a_start(mount, way):
 def deaf(job, name, answer="got"):
     """A command that answers a signal with a word and goes on to exit 7."""
     job.spec(["sh", "-c", f"trap 'echo {answer}; exit 7' {name}; echo up; while :; do sleep .05; done"])
-    out = job.lines()
-    assert line_of(out) == b"up\n"
-    return out
+    return job.wait_up()
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "USR2", "QUIT"])
@@ -264,8 +262,7 @@ def test_ctl_signal_spellings(mount, job, spelling):
 def test_ctl_signal_reaches_the_group(mount, job):
     mark = unique_seconds()
     job.spec(["sh", "-c", f"sleep {mark} & trap : TERM; echo up; wait; echo over"])
-    with job.lines() as out:
-        assert line_of(out) == b"up\n"
+    with job.wait_up() as out:
         job.ctl("signal TERM")
         assert line_of(out) == b"over\n"
     gone(mount, mark)
@@ -321,30 +318,3 @@ def test_ctl_without_a_newline_and_from_a_shell(mount, job):
     with child("sh", "-c", f"printf 'signal CONT' > {job / 'ctl'}; echo kill > {job / 'ctl'}") as shell:
         assert shell.wait(10) == 0
     assert job.result() == "killed"
-
-
-# ---- nothing stays ----
-
-
-@pytest.mark.deadline(240)
-def test_many_execs_leave_nothing_behind(mounted, target):
-    mount = mounted()
-    for _ in range(50):
-        assert mount.run(["echo", "x"])[:2] == ("0", b"x\n")
-    mount.check_settled()
-    if target.name == "local":
-        before = memory(mount.pid)
-    for _ in range(target.many):
-        assert mount.run(["echo", "x"])[:2] == ("0", b"x\n")
-    mount.check_settled()
-    if target.name == "local":
-        # 1000 execs that were kept would be 400 KiB and more.
-        slack = 128 << 10 if not os.environ.get("SPAWNFS_SLOW") else 64 << 20
-        assert memory(mount.pid) - before < slack
-        assert len(descendants(mount.pid)) <= 2
-
-
-def memory(pid):
-    """Private bytes: what the process itself has allocated."""
-    with open(f"/proc/{pid}/smaps_rollup") as f:
-        return sum(int(line.split()[1]) for line in f if line.startswith("Private_Dirty")) * 1024

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from harness import (
-    SLOW, SPAWNFS, Mount, blocked, child, detach, kill, local_marks, mount_entry, process_state, threads,
-    unique, wait_for,
+    SLOW, SPAWNFS, Mount, blocked, child, descendants, detach, kill, local_marks, mount_entry, process_state,
+    threads, unique, wait_for,
 )
 from test_kill import TREES, gone, grow
 from test_tree import raises
@@ -315,3 +315,24 @@ def test_started_with_closed_descriptors(target, tmp_path):
         assert (place / "a" / "stderr").read_text() == "err\n"
     finally:
         subprocess.run(["fusermount3", "-u", place], check=True)
+
+
+def memory(pid):
+    """Private bytes: what the process itself has allocated."""
+    with open(f"/proc/{pid}/smaps_rollup") as f:
+        return sum(int(line.split()[1]) for line in f if line.startswith("Private_Dirty")) * 1024
+
+
+def test_a_thousand_execs_leave_no_memory(mounted):
+    mount = mounted()
+    for _ in range(50):
+        assert mount.run(["echo", "x"])[:2] == ("0", b"x\n")
+    mount.check_settled()
+    before = memory(mount.pid)
+    for _ in range(1000):
+        assert mount.run(["echo", "x"])[:2] == ("0", b"x\n")
+    mount.check_settled()
+    # 1000 execs that were kept would be 400 KiB and more.
+    slack = 128 << 10 if not os.environ.get("SPAWNFS_SLOW") else 64 << 20
+    assert memory(mount.pid) - before < slack
+    assert len(descendants(mount.pid)) <= 2

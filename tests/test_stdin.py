@@ -229,8 +229,7 @@ def test_a_kill_is_never_an_end_of_input(mount):
         for how in ("rmdir", "kill"):
             e = mount.new()
             e.spec(["sh", "-c", f"echo up; cat > /dev/null; echo half > {proof}"])
-            with open(e / "stdin", "wb", buffering=0) as f, e.lines() as out:
-                assert line_of(out) == b"up\n"
+            with open(e / "stdin", "wb", buffering=0) as f, e.wait_up() as out:
                 f.write(b"half a job")
                 if how == "rmdir":
                     os.rmdir(e)
@@ -248,6 +247,9 @@ def test_a_kill_is_never_an_end_of_input(mount):
 
 # ---- a full pipe ----
 
+# Takes no input until it is told to.
+COUNT_WHEN_TOLD = "trap 'exec wc -c' USR1; echo up; while :; do sleep .05; done"
+
 
 def fill(path):
     """Writes with O_NONBLOCK until EAGAIN; returns the open descriptor and what was taken."""
@@ -264,20 +266,23 @@ def fill(path):
 
 
 def test_a_full_pipe_is_eagain_and_loses_nothing(mount, job):
-    job.spec(["sh", "-c", "read go < /dev/null; sleep .7; exec wc -c"])
+    job.spec(["sh", "-c", COUNT_WHEN_TOLD])
+    job.wait_up().close()
     fd, total = fill(job / "stdin")
     assert 0 < total < 64 << 20
+    job.ctl("signal USR1")
     os.close(fd)
-    assert job.read("stdout").strip() == b"%d" % total
+    assert job.read("stdout").split() == [b"up", b"%d" % total]
 
 
 def test_a_full_pipe_blocks_the_writer_until_there_is_room(mount, job):
-    job.spec(["sh", "-c", "trap 'exec wc -c' USR1; while :; do sleep .05; done"])
+    job.spec(["sh", "-c", COUNT_WHEN_TOLD])
+    job.wait_up().close()
     with child("sh", "-c", f"exec head -c 20000000 /dev/zero > {job / 'stdin'}") as writer:
         blocked(writer.pid)
         job.ctl("signal USR1")
         assert writer.wait(20) == 0
-    assert job.read("stdout").strip() == b"20000000"
+    assert job.read("stdout").split() == [b"up", b"20000000"]
 
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -373,7 +378,8 @@ def test_epipe_when_the_command_has_closed_its_input(mount, target, job):
 
 @pytest.mark.needs("unread-input")
 def test_a_blocked_writer_gets_epipe_at_the_end(mount, job):
-    job.spec(["sh", "-c", "trap 'exit 5' USR1; while :; do sleep .05; done"])
+    job.spec(["sh", "-c", "trap 'exit 5' USR1; echo up; while :; do sleep .05; done"])
+    job.wait_up().close()
     with child("sh", "-c", f"exec cat /dev/zero > {job / 'stdin'}", stderr=subprocess.PIPE) as writer:
         blocked(writer.pid)
         job.ctl("signal USR1")
