@@ -6,6 +6,7 @@ a hang is a failed test and never a stuck run.
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ import targets
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("SPAWNFS_BUILD", ROOT / "build")).resolve()
 SPAWNFS = BUILD / "spawnfs"
-# How much longer everything may take: the sanitizer build sets it.
+# How much longer everything may take: with sanitizers, and with other tests beside (run.py).
 SLOW = float(os.environ.get("SPAWNFS_SLOW", "1"))
 CONNECTIONS = pathlib.Path("/sys/fs/fuse/connections")
 
@@ -34,16 +35,26 @@ class Hung(Exception):
 
 
 def wait_for(condition, what, seconds=10.0, every=0.005):
-    """Returns the first true value of condition(), or fails with `what` after `seconds`."""
+    """Returns the first true value of condition(), or fails with `what` after `seconds`.
+
+    what: a text, or a function that makes it.
+    """
     deadline = time.monotonic() + seconds * SLOW
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
+            what = what() if callable(what) else what
             raise AssertionError(f"not within {seconds * SLOW:g} s: {what}")
         time.sleep(every)
         every = min(every * 1.5, 0.1)
+
+
+@functools.cache
+def sanitized():
+    """Whether the daemon is built with AddressSanitizer, which takes more memory."""
+    return b"__asan_init" in SPAWNFS.read_bytes()
 
 
 def unique(prefix="mark"):
@@ -95,6 +106,14 @@ def descendants(pid):
 
 def open_files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def names_of_open_files(pid):
+    names = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):  # it has been closed
+            names.append(os.readlink(entry.path))
+    return names
 
 
 def threads(pid):
@@ -251,8 +270,7 @@ class Mount:
             return
         wait_for(
             lambda: open_files(self.pid) <= self.files,
-            f"{open_files(self.pid)} descriptors open, {self.files} at the start: "
-            f"{[os.readlink(f'/proc/{self.pid}/fd/{n}') for n in os.listdir(f'/proc/{self.pid}/fd')]}",
+            lambda: f"{self.files} descriptors, as at the start: {names_of_open_files(self.pid)}",
         )
         wait_for(
             lambda: "Z" not in descendants(self.pid).values(), "the daemon to reap its zombies"

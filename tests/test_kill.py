@@ -44,7 +44,7 @@ def grow(e, tree):
 def gone(mount, mark):
     wait_for(
         lambda: not mount.target.processes(mark),
-        f"the tree to die; left: {mount.target.processes(mark)}",
+        lambda: f"the tree to die; left: {mount.target.processes(mark)}",
         mount.target.kill_seconds,
     )
 
@@ -150,6 +150,7 @@ def test_a_daemon_told_to_end_while_files_are_open(mounted):
     gone(mount, mark)
 
 
+@pytest.mark.deadline(60)
 def test_rmdir_returns_at_once_and_kills_many(mount):
     marks = []
     jobs = [mount.new() for _ in range(20)]
@@ -173,16 +174,19 @@ def test_a_kill_reaches_nothing_else(mount):
     assert keep.status()["state"] == "running"
 
 
-def test_a_tree_that_forks_all_the_time_cannot_outrun_it(mount):
+@pytest.mark.parametrize("leader", ["stays", "ends"])
+def test_a_tree_that_forks_all_the_time_cannot_outrun_it(mount, leader):
     e = mount.new()
     mark = unique_seconds()
     stop = pathlib.Path(f"/tmp/spawnfs-test-stop-{mark}")
     # Each generation leaves its group and session, makes the next, and ends.
-    runner = 'test -e $3 || setsid sh -c "$1" x "$1" $2 $3 & sleep .02'
+    runner = 'echo; test -e $3 || setsid sh -c "$1" x "$1" $2 $3 & sleep .02'
     script = 'sh -c "$1" x "$1" $2 $3 & sh -c "$1" x "$1" $2 $3 & wait'
+    if leader == "stays":
+        script += "; exec sleep $2"
     try:
         e.spec(["sh", "-c", script, "x", runner, mark, str(stop)])
-        wait_for(lambda: mount.target.processes(mark), "the tree to grow")
+        e.wait_size(10 if leader == "stays" else 1)
         e.remove()
         gone(mount, mark)
     finally:

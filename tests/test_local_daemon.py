@@ -10,7 +10,7 @@ import pytest
 
 from harness import (
     SLOW, SPAWNFS, Mount, blocked, child, descendants, detach, kill, local_marks, mount_entry, process_state,
-    threads, unique, wait_for,
+    sanitized, threads, unique, wait_for,
 )
 from test_kill import TREES, gone, grow
 from test_tree import raises
@@ -333,6 +333,6 @@ def test_a_thousand_execs_leave_no_memory(mounted):
         assert mount.run(["echo", "x"])[:2] == ("0", b"x\n")
     mount.check_settled()
     # 1000 execs that were kept would be 400 KiB and more.
-    slack = 128 << 10 if not os.environ.get("SPAWNFS_SLOW") else 64 << 20
+    slack = 64 << 20 if sanitized() else 128 << 10
     assert memory(mount.pid) - before < slack
     assert len(descendants(mount.pid)) <= 2
