@@ -87,6 +87,8 @@ struct docker_command {
 	struct task resume_task;      /* docker_command.c's */
 	unsigned asks;		      /* what is left, without an answer */
 	unsigned looks;		      /* without success: how long until the next */
+	uint64_t asked_ns;	      /* when the last look began */
+	uint64_t ran_ns;	      /* until then it ran, or nothing was held back, for certain */
 	bool held;
 	bool killing;
 	/* docker_run.c's own. */

@@ -162,6 +162,18 @@ static bool is_podmans_own(struct docker_command *c, enum stream_id id, const ch
 	return true;
 }
 
+/* Output begins to wait in the engine: the end of the command is to be known soon. */
+static void watch_end(struct docker_command *c)
+{
+	uint64_t now = monotonic_ns();
+	uint64_t age_ms = (now - c->asked_ns) / 1000000;
+
+	if (now - c->ran_ns > DOCKER_CUT_MS * 1000000ull)
+		c->ran_ns = now;
+	timer_arm(c->docker->base.loop, &c->timer,
+		  age_ms < DOCKER_HELD_LOOK_MS ? DOCKER_HELD_LOOK_MS - age_ms : 0);
+}
+
 static size_t stream_output(struct docker_stream *s, enum stream_id id, const char *data,
 			    size_t len)
 {
@@ -172,8 +184,8 @@ static size_t stream_output(struct docker_stream *s, enum stream_id id, const ch
 		return len;
 	taken = docker_output_take(&c->output, id, data, len);
 	c->held = taken < len;
-	if (c->held && c->phase == DOCKER_RUNNING && !timer_armed(&c->timer))
-		timer_arm(c->docker->base.loop, &c->timer, DOCKER_HELD_LOOK_MS);
+	if (c->held && c->phase == DOCKER_RUNNING && !c->call.running && !timer_armed(&c->timer))
+		watch_end(c);
 	take_reports(c);
 	return taken;
 }

@@ -198,10 +198,23 @@ static int parse_facts(const struct docker_call *call, struct facts *ret)
 
 static void look_again(struct docker_command *c)
 {
+	uint64_t last = c->held ? DOCKER_HELD_LOOK_MS : DOCKER_LOOK_LAST_MS;
 	uint64_t delay = (uint64_t)DOCKER_LOOK_FIRST_MS << MIN(c->looks, 10u);
 
 	c->looks++;
-	timer_arm(c->docker->base.loop, &c->timer, MIN(delay, (uint64_t)DOCKER_LOOK_LAST_MS));
+	timer_arm(c->docker->base.loop, &c->timer, MIN(delay, last));
+}
+
+/*
+ * It runs no more, and output was held back. Was it not seen to run within the engine's
+ * patience, then the end of its output may have been dropped, and nothing tells whether.
+ */
+static void drain(struct docker_command *c)
+{
+	if (c->held && !c->output.draining && !c->killing &&
+	    monotonic_ns() - c->ran_ns > DOCKER_CUT_MS * 1000000ull)
+		c->output_lost = true;
+	docker_command_drain(c);
 }
 
 static void look_failed(struct docker_command *c, int err)
@@ -249,8 +262,10 @@ static void looked(struct docker_call *call, int err)
 		lose_stream(c);
 		return;
 	}
-	if (!facts.running)
-		docker_command_drain(c);
+	if (facts.running)
+		c->ran_ns = c->asked_ns;
+	else
+		drain(c);
 	if (c->eof || c->held || c->gone || c->phase == DOCKER_STARTING)
 		look_again(c);
 }
@@ -261,6 +276,7 @@ static void look(struct docker_command *c)
 
 	if (c->call.running)
 		return;
+	c->asked_ns = monotonic_ns();
 	text_printf(&path, "/exec/%s/json", c->id);
 	docker_call_start(&c->call, &c->docker->api, "GET", text_str(&path), NULL, DOCKER_CALL_MS,
 			  looked);

@@ -14,7 +14,7 @@ static size_t reserve(struct docker_output *o, enum stream_id id, size_t len, vo
 	size_t room = exec_output_reserve(o->exec, id, ret);
 
 	/* What children go on to write is nothing the ended command has left. */
-	if (room || !o->draining || o->overdrawn[id] + len > DOCKER_TAIL_BYTES_MAX)
+	if (room || !o->draining || o->overdrawn[id] + len > DRAIN_ALLOWANCE)
 		return room;
 	o->overdrawn[id] += len;
 	exec_output_overdraw(o->exec, id, len);

@@ -36,8 +36,11 @@
 /* The part of it held in memory, for each stream; the rest is in an unlinked file. */
 #define SPOOL_MEMORY_DEFAULT (1 * MIB)
 #define SPOOL_MEMORY_MIN (64 * KIB)
-/* What a stream may take over its bound once its command has ended: a full pipe and a bit. */
-#define DRAIN_ALLOWANCE (1 * MIB + 64 * KIB)
+/*
+ * What a stream may take over its bound once its command has ended, of what it left on the
+ * way: a full pipe and a bit, and what an engine of containers holds (docs/docker.md).
+ */
+#define DRAIN_ALLOWANCE (4 * MIB)
 
 /* A spool whose file could not grow is tried again after this. */
 #define SPOOL_RETRY_MS 500
@@ -232,16 +235,12 @@
 /* Looks that fail before the result is given up. */
 #define DOCKER_LOST_LOOKS 8
 /*
- * While output is held back: well under the 2 s after which the engine drops what a command has
- * left (moby, daemon/monitor.go).
+ * So long after the end of a command the engine drops what is in its pipes (2 s: moby,
+ * daemon/monitor.go), less what it takes to empty them; while output is held back, it is looked
+ * at more often than that.
  */
+#define DOCKER_CUT_MS 1800
 #define DOCKER_HELD_LOOK_MS 250
-/*
- * What an engine may hold of an ended command's output: 1.6 MB were measured between a writer
- * in Docker and our end of a Unix socket (1 MB of it in dockerd), 0.6 MB with Podman; TCP holds
- * more. All of it is taken, whether there is a reader or not.
- */
-#define DOCKER_TAIL_BYTES_MAX (8 * MIB)
 /* How long after its last process is gone an exec's stream must have ended. */
 #define DOCKER_END_MS 3000
 

@@ -12,8 +12,9 @@ import time
 
 import pytest
 
-from harness import SPAWNFS, Mount, kill, unique, unique_seconds, wait_for
+from harness import SPAWNFS, Mount, kill, process_state, unique, unique_seconds, wait_for
 from test_kill import gone
+from test_stdout import stays
 
 
 @pytest.fixture
@@ -183,6 +184,83 @@ def test_the_tail_waits_for_a_slow_reader(mounted, size):
         assert e.result() == "0"
         assert len(out) == size
     assert mount.run(["sha256sum", f"/tmp/tail.{size}"])[1].split()[0].decode() == digest(out)
+
+
+# Fills all there is between it and a reader. Ends when there has been no room for ARGV[2] looks in
+# turn, and leaves its count of bytes in the file ARGV[1].
+FILL = r"""
+use Fcntl;
+my $block = join "", map { sprintf "%07d\n", $_ } 0 .. 8191;
+my @streams = $ARGV[0] eq "both" ? (*STDOUT, *STDERR) : (*STDOUT);
+my @sent = map { 0 } @streams;
+fcntl $_, F_SETFL, O_NONBLOCK | O_WRONLY for @streams;
+for (my $still = 0; $still < $ARGV[2];) {
+    $still++;
+    for my $i (0 .. $#streams) {
+        my $at = $sent[$i] % 65536;
+        my $n = syswrite $streams[$i], $block, 65536 - $at, $at;
+        if (defined $n) { $sent[$i] += $n; $still = 0; }
+    }
+    select undef, undef, undef, 0.04 if $still;
+}
+open my $file, ">", $ARGV[1];
+print $file "@sent";
+close $file;
+"""
+FILLED = b"".join(b"%07d\n" % i for i in range(8192))
+
+
+def filled(mount, place, *streams):
+    """Whether the streams have all that FILL has left."""
+    counts = [int(n) for n in mount.run(["cat", place])[1].split()]
+    assert len(counts) == len(streams)
+    for count, data in zip(counts, streams):
+        assert len(data) == count
+        assert data == (FILLED * (count // len(FILLED) + 1))[:count]
+
+
+@pytest.mark.parametrize("read_before", [0, 1_000_000, 2_300_000, 3_100_000])
+def test_all_that_the_engine_holds_is_taken_without_a_reader(mounted, read_before):
+    """It queues more or less, as the buffers fall."""
+    mount = mounted("retain=64K", "spool_memory=64K")
+    place = f"/tmp/{unique('fill')}"
+    with mount.new() as e:
+        e.spec(["perl", "-e", FILL, "one", place, "20"])
+        with open(e / "stdout", "rb", buffering=0) as f:
+            before = b""
+            while len(before) < read_before:
+                before += f.read(read_before - len(before))
+            assert e.result() == "0"
+            filled(mount, place, before + b"".join(iter(lambda: f.read(1 << 20), b"")))
+
+
+def test_both_streams_are_taken_without_a_reader(mounted):
+    mount = mounted("retain=64K", "spool_memory=64K")
+    place = f"/tmp/{unique('fill')}"
+    with mount.new() as e:
+        e.spec(["perl", "-e", FILL, "both", place, "20"])
+        assert e.result() == "0"
+        filled(mount, place, e.read("stdout"), e.read("stderr"))
+
+
+def test_what_may_have_been_cut_is_no_result(target, mounted):
+    """The engine's two seconds pass while the daemon does not run."""
+    mount = mounted("retain=64K", "spool_memory=64K")
+    mount.allow("output_cut")
+    place = f"/tmp/{unique('fill')}"
+    with mount.new() as e:
+        e.spec(["perl", "-e", FILL, "one", place, "100"])
+        stays(e)
+        leader = mount.target.processes(place)
+        os.kill(mount.pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: not any(process_state(p) for p in leader), "the end of the command")
+            time.sleep(2.5)
+        finally:
+            os.kill(mount.pid, signal.SIGCONT)
+        assert e.result() == "lost output_cut"
+        assert "lost the end of its output" in e.status()["error"]
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
 
 
 # ---- losses ----

@@ -276,7 +276,7 @@ def test_bytes_that_are_gone_are_enodata_and_never_a_gap(mounted):
 def test_an_open_reader_that_is_behind_keeps_its_bytes(mounted):
     mount = mounted(*SMALL)
     with mount.new() as e:
-        e.spec(["seq", "1", "300000"])
+        e.spec(["seq", "1", "900000"])
         # Both open it before any byte can have been given up.
         with open(e / "stdout", "rb", buffering=0) as slow, open(e / "stdout", "rb") as other:
             first = slow.read(7)
@@ -285,13 +285,13 @@ def test_an_open_reader_that_is_behind_keeps_its_bytes(mounted):
                 assert e.size() <= 300 << 10
                 rest = b"".join(iter(lambda: slow.read(1 << 20), b""))
                 assert fast.wait(20) == 0
-        assert first + rest == b"".join(b"%d\n" % i for i in range(1, 300_001))
+        assert first + rest == b"".join(b"%d\n" % i for i in range(1, 900_001))
 
 
 def test_a_reader_that_leaves_lets_the_command_go_on(mounted):
     mount = mounted(*SMALL)
     with mount.new() as e:
-        e.spec(["seq", "1", "300000"])
+        e.spec(["seq", "1", "900000"])
         with open(e / "stdout", "rb", buffering=0) as slow, child(
             "cat", e / "stdout", stdout=subprocess.DEVNULL
         ) as fast:
@@ -305,16 +305,16 @@ def test_a_reader_that_leaves_lets_the_command_go_on(mounted):
 def test_retain_of_a_spec(mounted):
     mount = mounted("spool_memory=64K")
     with mount.new() as e:
-        e.spec({"cmd": ["seq", "1", "300000"], "retain": "128K"})
+        e.spec({"cmd": ["seq", "1", "900000"], "retain": "128K"})
         stays(e)
         assert e.size() <= 128 << 10
-        assert counted(e / "stdout") == (300_000, True)
+        assert counted(e / "stdout") == (900_000, True)
         assert e.status()["stdout"]["first"] > 0
     with mount.new() as e:
-        e.spec({"cmd": ["seq", "1", "300000"], "retain": 4 << 20})
+        e.spec({"cmd": ["seq", "1", "900000"], "retain": 8 << 20})
         assert e.result() == "0"
-        assert counted(e / "stdout") == (300_000, True)
-        assert counted(e / "stdout") == (300_000, True)
+        assert counted(e / "stdout") == (900_000, True)
+        assert counted(e / "stdout") == (900_000, True)
 
 
 def test_one_held_back_stream_does_not_hold_the_other(mounted, target):
