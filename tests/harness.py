@@ -474,6 +474,18 @@ def child(*args, **kwargs):
                     stream.close()
 
 
+@contextlib.contextmanager
+def small_disk(place, size):
+    """A file system of so many KiB at a new directory; it can be remounted larger."""
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}K", "none", place], check=True)
+    yield place
+    wait_for(
+        lambda: subprocess.run(["umount", place], stderr=subprocess.DEVNULL).returncode == 0,
+        "the small disk to be free",
+    )
+
+
 def blocked(pid):
     """Waits until a process sleeps in a request to a mount; never uninterruptibly."""
 

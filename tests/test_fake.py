@@ -1,5 +1,6 @@
 """Faults on order: a mount of the target fake:, whose specs are scripts (backend/fake.c)."""
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from harness import BUILD, Mount, process_state, wait_for
+from harness import BUILD, Mount, process_state, small_disk, wait_for
 from targets import Target
 from test_tree import raises
 
@@ -266,20 +267,23 @@ def test_a_stream_held_open_does_not_hold_exit_back(fakes):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of 256 KiB: it can be made larger."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256K", "none", place], check=True)
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    with small_disk(tmp_path / "disk", 256) as place:
+        yield place
 
 
-def test_a_full_spool_disk_holds_back_and_goes_on(disk, fakes):
-    fake = fakes("retain=16M", "spool_memory=64K", f"spool={disk}")
+@contextlib.contextmanager
+def flooded(fakes, *options, **kwargs):
+    """An exec whose 4 MiB are more than can be spooled."""
+    fake = fakes("retain=16M", "spool_memory=64K", *options, **kwargs)
     fake.allow("cannot spool")
     with fake.new() as e:
         e.spec(script("flood 4M", "exit 0"))
         wait_for(lambda: "cannot spool" in fake.stderr(), "a warning")
+        yield e
+
+
+def test_a_full_spool_disk_holds_back_and_goes_on(disk, fakes):
+    with flooded(fakes, f"spool={disk}") as e:
         assert 256 << 10 < e.size() < 1 << 20
         assert e.status()["state"] == "running"
         subprocess.run(["mount", "-o", "remount,size=32M", disk], check=True)
@@ -289,11 +293,7 @@ def test_a_full_spool_disk_holds_back_and_goes_on(disk, fakes):
 
 
 def test_a_reader_goes_on_although_the_spool_disk_is_full(disk, fakes):
-    fake = fakes("retain=16M", "spool_memory=64K", f"spool={disk}")
-    fake.allow("cannot spool")
-    with fake.new() as e:
-        e.spec(script("flood 4M", "exit 0"))
-        wait_for(lambda: "cannot spool" in fake.stderr(), "a warning")
+    with flooded(fakes, f"spool={disk}") as e:
         with open(e / "stdout", "rb", buffering=0) as f:
             assert b"".join(iter(lambda: f.read(1 << 20), b"")) == numbered(4 << 20)
             with raises(errno.ENODATA):
@@ -303,12 +303,7 @@ def test_a_reader_goes_on_although_the_spool_disk_is_full(disk, fakes):
 
 
 def test_the_limit_on_file_sizes_is_like_a_full_disk(fakes):
-    limit = ["prlimit", "--fsize=500000"]
-    fake = fakes("retain=16M", "spool_memory=64K", wrap=limit)
-    fake.allow("cannot spool")
-    with fake.new() as e:
-        e.spec(script("flood 4M", "exit 0"))
-        wait_for(lambda: "cannot spool" in fake.stderr(), "a warning")
+    with flooded(fakes, wrap=["prlimit", "--fsize=500000"]) as e:
         assert e.read("stdout") == numbered(4 << 20)
         assert e.result() == "0"
 

@@ -49,6 +49,16 @@ def gone(mount, mark):
     )
 
 
+def sigkill(mount, tree):
+    """Kills the daemon: the tree that it runs dies with it."""
+    mount.broken = True
+    mark = grow(mount.new(), tree)
+    mount.daemon.kill()
+    mount.wait_daemon()
+    gone(mount, mark)
+    wait_for(lambda: not mount.left(), "every process of the mount to end", 5)
+
+
 @pytest.mark.parametrize("tree", TREES)
 def test_rmdir(mount, tree):
     e = mount.new()

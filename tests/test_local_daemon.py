@@ -12,19 +12,13 @@ from harness import (
     SLOW, SPAWNFS, Mount, blocked, child, descendants, detach, kill, local_marks, mount_entry, process_state,
     sanitized, threads, unique, wait_for,
 )
-from test_kill import TREES, gone, grow
+from test_kill import TREES, gone, grow, sigkill
 from test_tree import raises
 
 
 @pytest.mark.parametrize("tree", TREES)
 def test_sigkill_of_the_daemon_kills_the_commands(mounted, tree):
-    mount = mounted()
-    mount.broken = True
-    mark = grow(mount.new(), tree)
-    mount.daemon.kill()
-    mount.wait_daemon()
-    gone(mount, mark)
-    wait_for(lambda: not mount.left(), "every process of the mount to end", 5)
+    sigkill(mounted(), tree)
 
 
 def test_sigkill_of_the_daemon_frees_its_callers(mounted):

@@ -12,7 +12,7 @@ from harness import (
     SLOW, Mount, blocked, child, descendants, kill, line_of, open_files, process_state,
     unique_seconds, wait_for,
 )
-from test_kill import TREES, gone, grow
+from test_kill import TREES, gone, grow, sigkill
 from test_local_usage import refused, spawnfs
 
 
@@ -41,12 +41,7 @@ def test_kill(held, tree):
 
 @pytest.mark.parametrize("tree", TREES)
 def test_sigkill_of_the_daemon(held, tree):
-    held.broken = True
-    mark = grow(held.new(), tree)
-    held.daemon.kill()
-    held.wait_daemon()
-    gone(held, mark)
-    wait_for(lambda: not held.left(), "every process of the mount to end", 5)
+    sigkill(held, tree)
 
 
 def test_sigkill_of_the_daemon_is_no_end_of_input(held, tmp_path):

@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from harness import SLOW, SPAWNFS, Mount, mount_entry, open_files, wait_for
+from harness import SLOW, SPAWNFS, Mount, mount_entry, open_files, small_disk, wait_for
 from test_local_usage import refused, spawnfs
 from test_stdout import counted
 from test_tree import raises
@@ -112,27 +112,21 @@ class public_directory:
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4M", "tmpfs", place], check=True)
-    yield place
-    wait_for(
-        lambda: subprocess.run(["umount", place], stderr=subprocess.DEVNULL).returncode == 0,
-        "the small disk to be free",
-    )
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", 4 << 10) as place:
+        yield place
 
 
-def test_a_full_disk_holds_the_command_back_and_loses_nothing(small_disk, target, tmp_path):
-    filler = small_disk / "filler"
+def test_a_full_disk_holds_the_command_back_and_loses_nothing(disk, target, tmp_path):
+    filler = disk / "filler"
     filler.write_bytes(bytes(3 << 20))
-    options = [f"spool={small_disk}", "spool_memory=64K", "retain=64M"]
+    options = [f"spool={disk}", "spool_memory=64K", "retain=64M"]
     with Mount(target, tmp_path / "m", options) as mount:
         mount.allow("[Nn]o space left")
         with mount.new() as e:
             e.spec(["seq", "1", "400000"])  # 2.7 MB
             # Whoever looks is told which directory is full and what to do.
-            wait_for(lambda: str(small_disk) in mount.stderr() + str(e.status()["error"]), "a sentence")
+            wait_for(lambda: str(disk) in mount.stderr() + str(e.status()["error"]), "a sentence")
             sentence = mount.stderr() + str(e.status()["error"])
             assert re.search("no space left", sentence, re.I), sentence
             assert e.status()["state"] == "running"
@@ -146,9 +140,9 @@ def test_a_full_disk_holds_the_command_back_and_loses_nothing(small_disk, target
             assert counted(e / "stdout") == (400_000, True)
 
 
-def test_a_kill_works_while_the_disk_is_full(small_disk, target, tmp_path):
-    (small_disk / "filler").write_bytes(bytes((4 << 20) - (64 << 10)))
-    options = [f"spool={small_disk}", "spool_memory=64K", "retain=64M"]
+def test_a_kill_works_while_the_disk_is_full(disk, target, tmp_path):
+    (disk / "filler").write_bytes(bytes((4 << 20) - (64 << 10)))
+    options = [f"spool={disk}", "spool_memory=64K", "retain=64M"]
     with Mount(target, tmp_path / "m", options) as mount:
         mount.allow("[Nn]o space left")
         with mount.new() as e:
@@ -164,13 +158,13 @@ def test_a_spool_directory_that_is_missing(tmp_path):
     assert not mount_entry(tmp_path)
 
 
-def test_the_spool_leaves_no_file(small_disk, target, tmp_path):
-    with Mount(target, tmp_path / "m", [f"spool={small_disk}", "spool_memory=64K"]) as mount:
+def test_the_spool_leaves_no_file(disk, target, tmp_path):
+    with Mount(target, tmp_path / "m", [f"spool={disk}", "spool_memory=64K"]) as mount:
         with mount.new() as e:
             e.spec(["head", "-c", "1000000", "/dev/zero"])
             assert e.result() == "0"
-            assert os.listdir(small_disk) == []
-        wait_for(lambda: os.statvfs(small_disk).f_bfree == os.statvfs(small_disk).f_blocks,
+            assert os.listdir(disk) == []
+        wait_for(lambda: os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks,
                  "the space to be given back")
 
 
