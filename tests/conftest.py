@@ -268,7 +268,12 @@ def mounted(target, tmp_path):
 def clients():
     """The small readers of tests/clients, compiled once into the build directory."""
     place = harness.BUILD / "clients"
-    place.mkdir(parents=True, exist_ok=True)
+    with harness.alone_in(place):
+        compile_clients(place)
+    return place
+
+
+def compile_clients(place):
     source = harness.ROOT / "tests" / "clients"
 
     def newer(made, of):
@@ -292,4 +297,3 @@ def clients():
         )
     if newer(place / "Reader.class", source / "Reader.java"):
         compile_with(["javac", "-d", place, source / "Reader.java"])
-    return place

@@ -49,9 +49,13 @@ def busybox_root(place):
 def debian_tar():
     """A tar of a minimal Debian 12; 30 s the first time."""
     made = CACHE / "debian-bookworm.tar"
-    if made.exists():
-        return made
-    CACHE.mkdir(parents=True, exist_ok=True)
+    with harness.alone_in(CACHE):
+        if not made.exists():
+            make_debian_tar(made)
+    return made
+
+
+def make_debian_tar(made):
     with tempfile.TemporaryDirectory(dir=CACHE) as place:
         root = pathlib.Path(place) / "root"
         mirror = [MIRROR] if MIRROR else []
@@ -62,7 +66,6 @@ def debian_tar():
         run("chroot", root, "useradd", "--create-home", "user")
         run("tar", "-C", root, "-cf", pathlib.Path(place) / "tar", ".")
         (pathlib.Path(place) / "tar").rename(made)
-    return made
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -6,6 +6,7 @@ a hang is a failed test and never a stuck run.
 """
 
 import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -49,6 +50,15 @@ def wait_for(condition, what, seconds=10.0, every=0.005):
             raise AssertionError(f"not within {seconds * SLOW:g} s: {what}")
         time.sleep(every)
         every = min(every * 1.5, 0.1)
+
+
+@contextlib.contextmanager
+def alone_in(directory):
+    """While it makes what is kept in the directory, pytests of other targets wait."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @functools.cache
