@@ -238,7 +238,7 @@ static void answered(struct docker_command *c, int err)
 		if (stopped(c))
 			return;
 		c->phase = DOCKER_STARTING;
-		call(c, &c->call, "POST", "/start", DOCKER_CALL_MS, started);
+		call(c, &c->call, "POST", "/start", DOCKER_START_MS, started);
 		return;
 	}
 	err = docker_why(&c->docker->api, err, &c->stream.answer, &c->stream.body, &why,
@@ -281,7 +281,7 @@ static int begin(struct docker_command *c, struct text *why)
 		err = docker_run_body(c, &body, why);
 	if (!err)
 		docker_call_start(&c->call, &c->docker->api, "POST", "/containers/create", &body,
-				  DOCKER_CALL_MS, created);
+				  DOCKER_START_MS, created);
 	text_wipe(&body);
 	return err;
 }

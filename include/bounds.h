@@ -218,6 +218,8 @@
 #define DOCKER_CONNECT_RETRY_MS 10
 /* A plain call, which an engine under load may keep waiting. */
 #define DOCKER_CALL_MS 30000
+/* To make a container, and to start it: an engine does one after the other. */
+#define DOCKER_START_MS 120000
 /* Signals to one container that wait for each other. */
 #define DOCKER_SIGNALS_MAX 16
 /* The removal of an ended command's container, and how long the end of the mount waits for it. */
