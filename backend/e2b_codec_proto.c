@@ -106,6 +106,45 @@ static int encode(const struct e2b_request *r, struct text *ret)
 	return -EINVAL;
 }
 
+/* A length-delimited field of that number which is all there is in [*at, end). */
+static bool enter(const uint8_t **at, const uint8_t *end, unsigned field)
+{
+	const uint8_t *p = *at;
+	size_t len = 0;
+
+	if (p == end || *p++ != (field << 3 | 2))
+		return false;
+	for (unsigned shift = 0;; shift += 7) {
+		if (p == end || shift > 28)
+			return false;
+		len |= (size_t)(*p & 0x7f) << shift;
+		if (!(*p++ & 0x80))
+			break;
+	}
+	*at = p;
+	return len == (size_t)(end - p);
+}
+
+/*
+ * StartResponse{event{data{stdout}}} and nothing else, which is nearly all that a busy stream
+ * consists of: the bytes are found without copying them. All else is left to protobuf-c.
+ */
+static bool decode_output(const uint8_t *data, size_t len, struct e2b_event *ret)
+{
+	const uint8_t *at = data;
+	const uint8_t *end = data + len;
+
+	if (!enter(&at, end, 1) || !enter(&at, end, 2) || at == end)
+		return false;
+	ret->kind = *at >> 3 == 1 ? E2B_EVENT_STDOUT : E2B_EVENT_STDERR;
+	if (!enter(&at, end, ret->kind == E2B_EVENT_STDOUT ? 1 : 2)) {
+		ret->kind = E2B_EVENT_OTHER;
+		return false;
+	}
+	ret->payload = (struct payload){.data = (const char *)at, .len = (size_t)(end - at)};
+	return true;
+}
+
 static void read_output(const Process__ProcessEvent__DataEvent *data, struct e2b_event *ret)
 {
 	const ProtobufCBinaryData *bytes;
@@ -146,6 +185,8 @@ static int decode(const char *data, size_t len, struct e2b_event *ret)
 	int err = 0;
 
 	*ret = (struct e2b_event){.kind = E2B_EVENT_OTHER};
+	if (decode_output((const uint8_t *)data, len, ret))
+		return 0;
 	message = process__start_response__unpack(NULL, len, (const uint8_t *)data);
 	if (!message)
 		return -EPROTO;
@@ -159,7 +200,8 @@ static int decode(const char *data, size_t len, struct e2b_event *ret)
 
 static void release(struct e2b_event *event)
 {
-	process__start_response__free_unpacked(event->message, NULL);
+	if (event->message)
+		process__start_response__free_unpacked(event->message, NULL);
 	event->message = NULL;
 }
 

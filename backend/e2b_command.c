@@ -22,7 +22,11 @@ static const char wrapper_head[] = "case $1 in\n"
 				   "*) command -v -- \"$1\" >/dev/null 2>&1 ;;\n"
 				   "esac && ";
 static const char wrapper_with_setsid[] = "exec \"$0\" -- \"$@\"\n";
-static const char wrapper_without[] = "exec \"$@\"\n";
+static const char wrapper_without[] =
+	"{\n"
+	"	command -v setsid >/dev/null 2>&1 && exec setsid -- \"$@\"\n"
+	"	exec \"$@\"\n"
+	"}\n";
 static const char wrapper_tail[] = "code=127 reason='command not found'\n"
 				   "case $1 in\n"
 				   "*/*)\n"

@@ -314,9 +314,15 @@ void e2b_kill(struct command *command)
 		e2b_waiter_cancel(&c->waiter);
 		loop_defer(c->base.backend->loop, &c->task);
 	} else if (c->phase != E2B_FINISHED && !e2b_job_active(&c->kill_job)) {
-		/* A leader that was waited for has given up its number. */
-		c->kill_job.pid = c->phase == E2B_ENDED && !c->start_unsure ? 0 : c->pid;
-		e2b_sweep(&c->sandbox->sweeper, &c->kill_job, E2B_JOB_KILL);
+		bool waited_for = c->phase == E2B_ENDED && !c->start_unsure;
+
+		/*
+		 * A leader that was waited for has given up its number. Then there is seldom
+		 * anything left, and many are removed one after the other: they share a look.
+		 */
+		c->kill_job.pid = waited_for ? 0 : c->pid;
+		e2b_sweep(&c->sandbox->sweeper, &c->kill_job, E2B_JOB_KILL,
+			  waited_for ? E2B_REMOVE_GATHER_MS : 0);
 	}
 }
 
@@ -336,10 +342,11 @@ static void timer_fired(struct timer *timer)
 		else if (c->gone_ns)
 			wait_for_end(c);
 		else if (!e2b_job_active(&c->job))
-			e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_WATCH);
+			e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_WATCH,
+				  E2B_SWEEP_GATHER_MS);
 	} else if (c->phase == E2B_ENDED && !e2b_job_active(&c->job)) {
 		c->job.pid = 0;
-		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_CHECK);
+		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_CHECK, E2B_SWEEP_GATHER_MS);
 	}
 }
 

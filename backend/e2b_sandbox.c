@@ -133,7 +133,8 @@ static char *next_part(char **at)
 	return strndup(begin, (size_t)(end - begin));
 }
 
-static void learn_user(struct e2b_sandbox *s, struct e2b_user *user, struct text *output)
+static void learn_user(struct e2b_sandbox *s, struct e2b_user *user, struct text *output,
+		       const struct e2b_fault *fault)
 {
 	char *at = output->data ? output->data : (char[]){""};
 
@@ -148,8 +149,9 @@ static void learn_user(struct e2b_sandbox *s, struct e2b_user *user, struct text
 		user->setsid = NULL;
 	}
 	if (!user->path)
-		log_warning("e2b: sandbox %s: a login shell does not say its PATH: envd's is used",
-			    s->id);
+		log_warning(
+			"e2b: sandbox %s: a login shell does not say its PATH, envd's is used: %s",
+			s->id, fault ? fault->text : "its output is not as expected");
 	if (!user->setsid)
 		log_warning("e2b: sandbox %s has no setsid: signals reach a command's leader only",
 			    s->id);
@@ -164,7 +166,7 @@ static void probe_done(struct e2b_script *script, int exit_code, const struct e2
 
 	/* A shell that fails or hangs in its profile must not keep commands from running. */
 	if (!fault || (fault->status == 200 && fault->unsure))
-		learn_user(s, user, &script->output);
+		learn_user(s, user, &script->output, fault);
 	s->probe = NULL;
 	if (!user->known) {
 		struct list now;

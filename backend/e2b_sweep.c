@@ -239,17 +239,17 @@ static void timer_fired(struct timer *timer)
 		begin(sweeper);
 }
 
-void e2b_sweep(struct e2b_sweeper *sweeper, struct e2b_job *job, enum e2b_job_kind kind)
+void e2b_sweep(struct e2b_sweeper *sweeper, struct e2b_job *job, enum e2b_job_kind kind,
+	       uint64_t delay_ms)
 {
-	struct loop *loop = sweeper->sandbox->e2b->base.loop;
+	uint64_t due_ns = monotonic_ns() + delay_ms * 1000000;
 
 	job->kind = kind;
 	list_append(&sweeper->waiting, &job->link);
-	/* A kill does not wait for others to join, beyond those of this turn of the loop. */
-	if (kind == E2B_JOB_KILL)
-		timer_arm(loop, &sweeper->timer, 0);
-	else if (!timer_armed(&sweeper->timer))
-		timer_arm(loop, &sweeper->timer, E2B_SWEEP_GATHER_MS);
+	if (timer_armed(&sweeper->timer) && sweeper->due_ns <= due_ns)
+		return;
+	sweeper->due_ns = due_ns;
+	timer_arm(sweeper->sandbox->e2b->base.loop, &sweeper->timer, delay_ms);
 }
 
 void e2b_job_init(struct e2b_job *job)

@@ -49,6 +49,7 @@ struct e2b_sweeper {
 	struct list waiting; /* struct e2b_job */
 	struct list asked;   /* those that the running script was asked about */
 	struct timer timer;
+	uint64_t due_ns; /* when the timer fires */
 	struct e2b_script script;
 	struct text args; /* backing of script.args */
 	bool busy;
@@ -58,8 +59,12 @@ struct e2b_sweeper {
 void e2b_sweeper_init(struct e2b_sweeper *sweeper, struct e2b_sandbox *sandbox);
 void e2b_sweeper_done(struct e2b_sweeper *sweeper);
 
-/* Asks; done() follows, never from within this call. A job may be asked once at a time. */
-void e2b_sweep(struct e2b_sweeper *sweeper, struct e2b_job *job, enum e2b_job_kind kind);
+/*
+ * Asks, after delay_ms at the latest, so that others may join; done() follows, never from
+ * within this call. A job may be asked once at a time.
+ */
+void e2b_sweep(struct e2b_sweeper *sweeper, struct e2b_job *job, enum e2b_job_kind kind,
+	       uint64_t delay_ms);
 
 void e2b_job_init(struct e2b_job *job);
 

@@ -166,7 +166,7 @@
 #define E2B_CONTROL_LIMIT_MS 60000
 #define E2B_INPUT_LIMIT_MS 86400000
 /* Scripts in a sandbox: envd kills them at their limit; so much later nothing is waited for. */
-#define E2B_PROBE_LIMIT_S 10
+#define E2B_PROBE_LIMIT_S 30
 #define E2B_SWEEP_LIMIT_S 30
 #define E2B_SIGNAL_LIMIT_S 10
 #define E2B_LIMIT_GRACE_MS 5000
@@ -185,6 +185,7 @@
 #define E2B_CHECK_LAST_MS 60000
 /* Questions of many commands are gathered for so long. */
 #define E2B_SWEEP_GATHER_MS 50
+#define E2B_REMOVE_GATHER_MS 250
 /* A process that ended in silence: when its stream is given up. */
 #define E2B_SILENCE_MS 10000
 /* A child that holds output open: how often its silence is looked at; the pause that counts. */
