@@ -38,11 +38,18 @@ static void stream_done(struct e2b_stream *stream, const struct e2b_fault *fault
 	script->done(script, script->exit_code, fault);
 }
 
+void e2b_script_cancel(struct e2b_script *script)
+{
+	e2b_stream_cancel(&script->stream);
+	text_done(&script->output);
+}
+
 int e2b_script_run(struct e2b_script *script)
 {
 	size_t count = 0;
 
-	text_done(&script->output);
+	/* What the run before it left. */
+	e2b_script_cancel(script);
 	script->ended = false;
 	script->exit_code = -1;
 	script->argv[count++] = "-c";
@@ -68,10 +75,4 @@ int e2b_script_run(struct e2b_script *script)
 		.done = stream_done,
 	};
 	return e2b_stream_begin(&script->stream);
-}
-
-void e2b_script_cancel(struct e2b_script *script)
-{
-	e2b_stream_cancel(&script->stream);
-	text_done(&script->output);
 }

@@ -56,8 +56,20 @@ static void exchange_later(struct exchange *x)
 	loop_defer(x->http->loop, &x->http->task);
 }
 
+/*
+ * libcurl 7.88 forgets to free what it keeps for a paused stream when the stream is taken off a
+ * connection that others use: up to its HTTP/2 window of 32 MiB. So it is let out before.
+ */
+static void empty_held(struct exchange *x)
+{
+	x->call = NULL;
+	if (x->added && x->held)
+		curl_easy_pause(x->easy, CURLPAUSE_CONT);
+}
+
 static void exchange_free(struct exchange *x)
 {
+	empty_held(x);
 	if (x->added)
 		curl_multi_remove_handle(x->http->multi, x->easy);
 	curl_easy_cleanup(x->easy);
@@ -143,14 +155,15 @@ static size_t write_body(char *data, size_t size, size_t count, void *arg)
 	size_t len = size * count;
 	size_t taken;
 
+	/* Cancelled: it is about to be taken off, or let out to be freed. */
 	if (!x->call)
-		return CURL_WRITEFUNC_ERROR;
+		return len;
 	note_head(x);
 	x->held = false;
 	x->hold_asked = false;
 	taken = x->call->on_body(x->call, data + x->skip, len - x->skip);
 	if (!x->call)
-		return CURL_WRITEFUNC_ERROR;
+		return len;
 	taken += x->skip;
 	if (taken == len && !x->hold_asked) {
 		x->skip = 0;
