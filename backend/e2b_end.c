@@ -151,6 +151,9 @@ static void wait_for_end(struct e2b_command *c)
 
 static void watch_done(struct e2b_command *c, char state, int status, const struct e2b_fault *fault)
 {
+	/* It ended meanwhile, and the question for what is left had to wait. */
+	if (c->phase == E2B_ENDED && !timer_armed(&c->timer))
+		e2b_end_check(c);
 	if (c->phase != E2B_RUNNING)
 		return;
 	if (fault && fault->sandbox_gone && !e2b_fate_asked(&c->fate))
