@@ -20,6 +20,9 @@ static const char letters[] = {[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2
  * somebody else's. A process is missed while it is within execve(2), when it
  * has no environment for a moment; so a kill needs two passes that find nothing.
  *
+ * A tree that forks all the time is met by strikes, of one grep each, in quick succession: a
+ * pass, which knows sessions and counts, takes longer than a process needs to have a child.
+ *
  * The last field of /proc/PID/stat is the wait status of a zombie, and 0 for those who may not see
  * it: so it counts only with CAP_SYS_PTRACE (bit 19 of CapEff).
  */
@@ -70,7 +73,17 @@ static const char sweep_text[] =
 	"	done 2>/dev/null\n"
 	"	IFS=' '\n"
 	"}\n"
-	"marks=' ' kills=' ' sessions=' ' others= may=\n"
+	"strike() {\n"
+	"	grep -laE '" E2B_MARK_NAME "'\"=($1)\" /proc/[0-9]*/environ 2>/dev/null | {\n"
+	"		found=1\n"
+	"		while IFS=/ read -r before proc pid name; do\n"
+	"			case $pid in '' | *[!0-9]* | 0 | 1) continue ;; esac\n"
+	"			kill -s KILL \"$pid\" && found=0\n"
+	"		done 2>/dev/null\n"
+	"		exit $found\n"
+	"	}\n"
+	"}\n"
+	"marks=' ' kills=' ' sessions=' ' others= may= killed=\n"
 	"while read -r key value; do\n"
 	"	case $key$value in CapEff:*[89a-f]???\?) may=1 ;; esac\n"
 	"done </proc/$$/status\n"
@@ -83,12 +96,16 @@ static const char sweep_text[] =
 	"		[ \"$may\" ] && [ \"$s\" = Z ] && code=${line##* }\n"
 	"		echo \"$job $s $code\"\n"
 	"		continue ;;\n"
-	"	k:*) kills=\"$kills$mark \" ;;\n"
+	"	k:*) kills=\"$kills$mark \" killed=$killed${killed:+|}$mark ;;\n"
 	"	esac\n"
 	"	marks=\"$marks$mark \" others=\"$others$job:$s \"\n"
 	"	[ \"$pid\" -gt 1 ] && sessions=\"$sessions$pid=$mark \"\n"
 	"done\n"
 	"tries=0 clean=0\n"
+	"[ -z \"$killed\" ] || while strike \"$killed\" && [ $tries -lt 200 ]; do\n"
+	"	tries=$((tries + 1))\n"
+	"done\n"
+	"tries=0\n"
 	"[ -z \"$others\" ] || while pass; do\n"
 	"	[ \"$kills\" = ' ' ] && break\n"
 	"	if [ \"$again\" ]; then clean=0; else clean=$((clean + 1)); fi\n"
