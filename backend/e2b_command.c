@@ -146,6 +146,7 @@ void e2b_command_refuse(struct e2b_command *c, int err, const char *sentence)
 void e2b_command_lose(struct e2b_command *c, const char *reason, const char *sentence)
 {
 	c->phase = E2B_ENDED;
+	c->number_ns = monotonic_ns();
 	e2b_stream_cancel(&c->stream);
 	if (c->leader_told) {
 		/* Only what children still wrote is lost, which is theirs: they go on. */

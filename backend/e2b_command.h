@@ -72,7 +72,8 @@ struct e2b_command {
 	uint64_t started_ns;
 	uint64_t zombie_ns; /* when the leader was seen to have ended; 0: not */
 	int wait_status;    /* the zombie's; -1: it cannot be seen */
-	bool leader_told;   /* exited or signaled was told, before the end event */
+	bool leader_told;   /* exited or signaled was told */
+	uint64_t number_ns; /* when pid was last known to be the leader's or its session's */
 	uint64_t gone_ns;   /* when it was first seen to be no process at all; 0: not */
 	uint64_t check_delay_ms;
 	struct e2b_fate_waiter fate;

@@ -30,6 +30,27 @@ static void gone(struct e2b_command *c)
 	exec_gone(c->base.exec);
 }
 
+/*
+ * The leader's number for a look, or 0. After its end nobody else gets the number while a session
+ * has it; so it is good until looks have failed for long.
+ */
+static uint32_t leader_number(const struct e2b_command *c)
+{
+	if (c->phase == E2B_ENDED && ms_since(c->number_ns) >= E2B_NUMBER_MS)
+		return 0;
+	return c->pid;
+}
+
+/* What a look says is left. A leader that lives is, whatever it did to escape. */
+static int left_over(struct e2b_command *c, char state, int number)
+{
+	int left = number ? number : state != '-' && state != 'Z';
+
+	if (number)
+		c->number_ns = monotonic_ns();
+	return left;
+}
+
 /* ---- While it runs: is the leader there? ---- */
 
 /* The longer it has run, the less it matters how soon an end that was not told is seen. */
@@ -182,11 +203,11 @@ void e2b_end_check(struct e2b_command *c)
 	arm(c, c->check_delay_ms);
 }
 
-static void check_done(struct e2b_command *c, int left, const struct e2b_fault *fault)
+static void check_done(struct e2b_command *c, char state, int number, const struct e2b_fault *fault)
 {
 	if (c->phase != E2B_ENDED)
 		return;
-	if (!fault && left == 0 && !c->start_unsure) {
+	if (!fault && left_over(c, state, number) == 0 && !c->start_unsure) {
 		gone(c);
 		return;
 	}
@@ -203,7 +224,7 @@ static void job_done(struct e2b_job *job, char state, int number, const struct e
 	if (job->kind == E2B_JOB_WATCH)
 		watch_done(c, state, number, fault);
 	else
-		check_done(c, number, fault);
+		check_done(c, state, number, fault);
 }
 
 /* ---- The end ---- */
@@ -229,11 +250,13 @@ void e2b_end_event(struct e2b_command *c, const struct e2b_event *event)
 	}
 	e2b_output_finish(c);
 	c->phase = E2B_ENDED;
+	c->number_ns = monotonic_ns();
 	end_streams(c);
 	if (!c->leader_told && event->exited)
 		exec_exited(c->base.exec, event->exit_code & 0xff);
 	else if (!c->leader_told)
 		exec_signaled(c->base.exec, signo);
+	c->leader_told = true;
 	if (c->kill_confirmed)
 		gone(c);
 	else
@@ -252,17 +275,18 @@ static void end_without_event(struct e2b_command *c)
 
 /* ---- Killing ---- */
 
-static void kill_done(struct e2b_job *job, char state, int left, const struct e2b_fault *fault)
+static void kill_done(struct e2b_job *job, char state, int number, const struct e2b_fault *fault)
 {
 	struct e2b_command *c = container_of(job, struct e2b_command, kill_job);
 	struct exec *exec = c->base.exec;
+	int left = fault ? 0 : left_over(c, state, number);
 
+	/* The leader, at least, whatever it did to escape: until its end envd knows the number. */
+	if ((fault || left) && c->phase == E2B_RUNNING)
+		send_kill(c);
 	if (fault && fault->sandbox_gone && !e2b_fate_asked(&c->fate)) {
 		e2b_fate_ask(c->sandbox, &c->fate);
 	} else if (fault) {
-		/* The leader, at least, if that call should go through. */
-		if (c->phase == E2B_RUNNING)
-			send_kill(c);
 		exec_kill_failed(exec, fault->err, "%s", fault->text);
 	} else if (left) {
 		exec_kill_failed(exec, -EBUSY,
@@ -317,15 +341,15 @@ void e2b_kill(struct command *command)
 		e2b_waiter_cancel(&c->waiter);
 		loop_defer(c->base.backend->loop, &c->task);
 	} else if (c->phase != E2B_FINISHED && !e2b_job_active(&c->kill_job)) {
-		bool waited_for = c->phase == E2B_ENDED && !c->start_unsure;
-
 		/*
-		 * A leader that was waited for has given up its number. Then there is seldom
-		 * anything left, and many are removed one after the other: they share a look.
+		 * After the leader's own end there is seldom anything left, and many are removed
+		 * one after the other: they share a look.
 		 */
-		c->kill_job.pid = waited_for ? 0 : c->pid;
+		bool ended = c->phase == E2B_ENDED && c->leader_told;
+
+		c->kill_job.pid = leader_number(c);
 		e2b_sweep(&c->sandbox->sweeper, &c->kill_job, E2B_JOB_KILL,
-			  waited_for ? E2B_REMOVE_GATHER_MS : 0);
+			  ended ? E2B_REMOVE_GATHER_MS : 0);
 	}
 }
 
@@ -348,7 +372,7 @@ static void timer_fired(struct timer *timer)
 			e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_WATCH,
 				  E2B_SWEEP_GATHER_MS);
 	} else if (c->phase == E2B_ENDED && !e2b_job_active(&c->job)) {
-		c->job.pid = 0;
+		c->job.pid = leader_number(c);
 		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_CHECK, E2B_SWEEP_GATHER_MS);
 	}
 }

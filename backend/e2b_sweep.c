@@ -15,13 +15,16 @@ static const char letters[] = {[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2
  * itself, STATE and NUMBER, then "end". Only the shell's own kill is used, on ids that were
  * checked: the program of that name takes a negative id differently from one version to the next.
  *
- * The mark is found with one grep over all environments. A session counts when its leader carries
- * the mark, or is a zombie, or has been waited for: any other process of that number is
- * somebody else's. A process is missed while it is within execve(2), when it
- * has no environment for a moment; so a kill needs two passes that find nothing.
+ * The mark is found with one grep over all environments. A session counts when its leader is the
+ * command's: it carries the mark; or it is a zombie or has been waited for, since no process gets a
+ * number that a session still has; or it is a child of envd, as this shell is, and carries no mark,
+ * having cleared its environment. Any other process of that number is somebody else's. A process is
+ * missed while it is within execve(2), when it has no environment for a moment; so a kill needs two
+ * passes that find nothing.
  *
- * A tree that forks all the time is met by strikes, of one grep each, in quick succession: a
- * pass, which knows sessions and counts, takes longer than a process needs to have a child.
+ * A tree that forks all the time is met by a signal to the leader's group, which no fork outruns,
+ * and by strikes, of one grep each, in quick succession: a pass, which knows sessions and counts,
+ * takes longer than a process needs to have a child.
  *
  * The last field of /proc/PID/stat is the wait status of a zombie, and 0 for those who may not see
  * it: so it counts only with CAP_SYS_PTRACE (bit 19 of CapEff).
@@ -33,6 +36,7 @@ static const char sweep_text[] =
 	"	s=-\n"
 	"	[ \"$1\" -gt 1 ] && { read -r line <\"/proc/$1/stat\"; } 2>/dev/null || return 0\n"
 	"	line=${line##*) } s=${line%% *}\n"
+	"	ppid=${line#* } ppid=${ppid%% *}\n"
 	"}\n"
 	"scan() {\n"
 	"	grep -aoHE '" E2B_MARK_NAME "=[0-9a-f]{32}' /proc/[0-9]*/environ\n"
@@ -42,7 +46,12 @@ static const char sweep_text[] =
 	"	mark=${sessions#*\" $1=\"} mark=${mark%% *}\n"
 	"	case $hits in *\" $mark:$1 \"*) return ;; esac\n"
 	"	state \"$1\"\n"
-	"	case $s in - | Z) ;; *) mark= ;; esac\n"
+	"	case $s in - | Z) return ;; esac\n"
+	"	case $(grep -aoE '" E2B_MARK_NAME "=[0-9a-f]{32}' \"/proc/$1/environ\") in\n"
+	"	*=\"$mark\") ;;\n"
+	"	'') [ \"$ppid\" = \"$PPID\" ] || mark= ;;\n"
+	"	*) mark= ;;\n"
+	"	esac\n"
 	"}\n"
 	"pass() {\n"
 	"	hits=' ' again= dead=\n"
@@ -57,6 +66,7 @@ static const char sweep_text[] =
 	"			sid=${entry##*:NSsid:?} sid=${sid%%\t*}\n"
 	"			[ \"$pid\" = \"$dead\" ] || case $sessions in\n"
 	"			*\" $sid=\"*) in_session \"$sid\" ;;\n"
+	"			*\" $pid=\"*) in_session \"$pid\" ;;\n"
 	"			esac ;;\n"
 	"		*) mark=${entry##*=} ;;\n"
 	"		esac\n"
@@ -74,16 +84,16 @@ static const char sweep_text[] =
 	"	IFS=' '\n"
 	"}\n"
 	"strike() {\n"
-	"	grep -laE '" E2B_MARK_NAME "'\"=($1)\" /proc/[0-9]*/environ 2>/dev/null | {\n"
+	"	grep -laE '" E2B_MARK_NAME "'\"=($1)\" /proc/[0-9]*/environ 2>/dev/null | (\n"
 	"		found=1\n"
 	"		while IFS=/ read -r before proc pid name; do\n"
 	"			case $pid in '' | *[!0-9]* | 0 | 1) continue ;; esac\n"
 	"			kill -s KILL \"$pid\" && found=0\n"
 	"		done 2>/dev/null\n"
 	"		exit $found\n"
-	"	}\n"
+	"	)\n"
 	"}\n"
-	"marks=' ' kills=' ' sessions=' ' others= may= killed=\n"
+	"hits=' ' marks=' ' kills=' ' sessions=' ' others= may= killed=\n"
 	"while read -r key value; do\n"
 	"	case $key$value in CapEff:*[89a-f]???\?) may=1 ;; esac\n"
 	"done </proc/$$/status\n"
@@ -98,9 +108,14 @@ static const char sweep_text[] =
 	"		continue ;;\n"
 	"	k:*) kills=\"$kills$mark \" killed=$killed${killed:+|}$mark ;;\n"
 	"	esac\n"
-	"	marks=\"$marks$mark \" others=\"$others$job:$s \"\n"
-	"	[ \"$pid\" -gt 1 ] && sessions=\"$sessions$pid=$mark \"\n"
-	"done\n"
+	"	marks=\"$marks$mark \" others=\"$others$job \"\n"
+	"	[ \"$pid\" -gt 1 ] || continue\n"
+	"	sessions=\"$sessions$pid=$mark \"\n"
+	"	case $job in k:*)\n"
+	"		in_session \"$pid\"\n"
+	"		[ -z \"$mark\" ] || kill -s KILL -- \"-$pid\" ;;\n"
+	"	esac\n"
+	"done 2>/dev/null\n"
 	"tries=0 clean=0\n"
 	"[ -z \"$killed\" ] || while strike \"$killed\" && [ $tries -lt 200 ]; do\n"
 	"	tries=$((tries + 1))\n"
@@ -113,12 +128,12 @@ static const char sweep_text[] =
 	"	tries=$((tries + 1))\n"
 	"	[ $tries -lt 4 ] || sleep 0.05 2>/dev/null || sleep 1\n"
 	"done\n"
-	"for other in $others; do\n"
-	"	job=${other%:*} mark=${other#*:*:} count=0\n"
-	"	mark=${mark%:*}\n"
+	"for job in $others; do\n"
+	"	rest=${job#?:} pid=${rest%%:*} mark=${rest#*:} count=0\n"
 	"	for hit in $hits; do case $hit in \"$mark:\"*) count=$((count + 1)) ;; esac; "
 	"done\n"
-	"	echo \"$job ${other##*:} $count\"\n"
+	"	state \"$pid\"\n"
+	"	echo \"$job $s $count\"\n"
 	"done\n"
 	"echo end\n";
 

@@ -3,8 +3,8 @@
  * only, and not even whether that has ended while a child holds its output open. One
  * script serves many commands at once: jobs are collected while one runs.
  *
- * A process belongs to a command when it carries the command's mark in its environment, which
- * children inherit, or is in the session that the leader made.
+ * A process belongs to a command when it is the leader, carries the command's mark in its
+ * environment, which children inherit, or is in the session that the leader made.
  */
 #pragma once
 
@@ -27,12 +27,12 @@ enum e2b_job_kind {
 
 /* One question about one command. Embedded in its owner, who zeroes it and fills the first part. */
 struct e2b_job {
-	uint32_t pid;	  /* of the leader; 0: not known, or it has been waited for */
+	uint32_t pid;	  /* of the leader; 0: not known, or the number may be another's by now */
 	const char *mark; /* must live until done() */
 	/*
-	 * fault is NULL: state is the leader's in /proc/PID/stat ('Z': zombie, '-': no such
-	 * process); number is how many processes live, and for WATCH the zombie's wait
-	 * status, -1 when that cannot be seen.
+	 * fault is NULL: state is the leader's in /proc/PID/stat at the end ('Z': zombie, '-': no
+	 * such process, or pid is 0); number is how many processes live, and for WATCH the
+	 * zombie's wait status, -1 when that cannot be seen.
 	 */
 	void (*done)(struct e2b_job *job, char state, int number, const struct e2b_fault *fault);
 

@@ -183,6 +183,8 @@
 /* Whether processes are left is asked after the end, and ever less often. */
 #define E2B_CHECK_FIRST_MS 300
 #define E2B_CHECK_LAST_MS 60000
+/* When nothing of an ended leader's session was seen for so long, its number may be another's. */
+#define E2B_NUMBER_MS 120000
 /* Questions of many commands are gathered for so long. */
 #define E2B_SWEEP_GATHER_MS 50
 #define E2B_REMOVE_GATHER_MS 250

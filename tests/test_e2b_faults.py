@@ -296,6 +296,33 @@ def test_a_paused_sandbox_is_not_gone(faulty):
     faulty.over(e)
 
 
+# ---- looks at what is left ----
+
+
+def test_a_look_that_is_under_way_at_the_end(faulty):
+    """The look for what is left has to wait for it, and is made all the same."""
+    with faulty.mount.new() as e:
+        e.spec({"cmd": ["/bin/sh", "-c", "read x; exit 3"]})
+        before = faulty.peer.calls("Start")
+        faulty.peer.set(delays={"Start": 1500})
+        wait_for(lambda: faulty.peer.calls("Start") > before, "a look at the leader")
+        faulty.peer.set(delays={})
+        e.append("stdin", b"\n")
+        assert e.result() == "3"
+        faulty.over(e)
+
+
+def test_a_lost_leader_without_its_mark(faulty):
+    """It cleared its environment: it is found by its number, which is a child of envd's."""
+    seconds = harness.unique_seconds()
+    faulty.plan(seconds, fault="cut", at="data")
+    e = faulty.mount.new()
+    e.spec({"cmd": ["env", "-i", "/bin/sh", "-c", f"echo x; sleep {seconds} & sleep {seconds} & wait"]})
+    assert e.result() == "lost stream_closed"
+    faulty.over(e)
+    assert not faulty.mount.target.processes(seconds)
+
+
 # ---- kills ----
 
 

@@ -203,6 +203,37 @@ def test_the_login_shell_is_asked_once(peer, tmp_path):
             assert peer.calls("Start") == before + 1
 
 
+@pytest.fixture
+def profile(peer):
+    """Writes what the login shells of the sandbox read."""
+    file = pathlib.Path(peer.home, ".bash_profile")
+    yield file.write_text
+    file.unlink()
+
+
+def test_the_path_of_the_login_shell_counts(peer, profile, tmp_path):
+    (tmp_path / "own-tool").write_text("#!/bin/sh\necho mine\n")
+    (tmp_path / "own-tool").chmod(0o755)
+    profile(f"echo Welcome.; export PATH='{tmp_path}':$PATH; echo PATH=/nowhere\n")
+    with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount:
+        assert mount.run(["own-tool"]) == ("0", b"mine\n", b"")
+        spec = {"cmd": ["own-tool"], "env": {"PATH": "/usr/bin:/bin"}}
+        assert mount.run(spec)[0] == "127"
+
+
+@pytest.mark.deadline(120)
+def test_a_login_shell_that_hangs_keeps_no_command_from_running(peer, profile, tmp_path):
+    """Its PATH is not known then; the command has a session of its own all the same."""
+    profile("sleep 1000\n")
+    id = peer.create()["sandboxID"]
+    with Mount(at(peer, "e2b:"), tmp_path / "m") as mount:
+        mount.allow("does not say its PATH|has no setsid")
+        session = "ps -o sid= -p $$ | tr -d ' '; echo $$"
+        result, out, _ = mount.run({"cmd": ["/bin/sh", "-c", session], "sandbox": id})
+        assert result == "0"
+        assert len(set(out.split())) == 1
+
+
 def test_a_user_of_the_sandbox(peer, tmp_path):
     id = peer.create()["sandboxID"]
     with Mount(at(peer, f"e2b:{id}"), tmp_path / "m") as mount:

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -28,6 +29,8 @@ TREES = {
     "stopped": ("sleep $1 & kill -s STOP $!; echo up; wait", 2),
     "orphans": ("for i in 1 2 3 4 5 6 7 8; do (sleep $1 &) ; done; echo up; exec sleep $1", 9),
     "new name": ("env -i sleep $1 & echo up; wait", 2),
+    "bare leader": ("exec env -i sleep $1", 1),
+    "bare tree": ("exec env -i sh -c 'sleep $1 & sleep $1 & wait' sh $1", 3),
 }
 
 
@@ -75,6 +78,22 @@ def test_ctl_kill(mount, job, tree):
     gone(mount, mark)
     wait_for(lambda: job.status()["remote"] == "gone", "remote: gone")
     assert job.status()["state"] == "done"
+
+
+@pytest.mark.needs("children")
+def test_a_bare_child_of_a_leader_that_has_ended(mount):
+    """It kept nothing but the session; as long as it lives nobody is told that all is over."""
+    e = mount.new()
+    mark = unique_seconds()
+    e.spec(["sh", "-c", "env -i sleep $1 <&- >&- 2>&- & exit 3", "sh", mark])
+    assert e.result() == "3"
+    assert mount.target.processes(mark)
+    until = time.monotonic() + 1.5
+    while time.monotonic() < until:
+        assert e.status()["remote"] == "running"
+        time.sleep(0.05)
+    os.rmdir(e)
+    gone(mount, mark)
 
 
 @pytest.mark.parametrize("tree", ["one", "double fork"])
