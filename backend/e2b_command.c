@@ -147,6 +147,7 @@ void e2b_command_lose(struct e2b_command *c, const char *reason, const char *sen
 {
 	c->phase = E2B_ENDED;
 	c->number_ns = monotonic_ns();
+	timer_cancel(&c->timer);
 	e2b_stream_cancel(&c->stream);
 	if (c->leader_told) {
 		/* Only what children still wrote is lost, which is theirs: they go on. */

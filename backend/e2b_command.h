@@ -24,10 +24,11 @@ struct e2b_input {
 	struct text sending;   /* what it carries */
 	struct text next;      /* gathered meanwhile, at most E2B_INPUT_BYTES */
 	struct task task;
-	unsigned tries;	  /* of CloseStdin, which may be repeated */
-	bool starved;	  /* write() found no room */
-	bool close_asked; /* by close_input() */
-	bool closed;	  /* nothing more can be sent */
+	struct timer timer; /* the next try of a call that may be repeated */
+	unsigned tries;	    /* of that call */
+	bool starved;	    /* write() found no room */
+	bool close_asked;   /* by close_input() */
+	bool closed;	    /* nothing more can be sent */
 };
 
 struct e2b_command {
@@ -79,6 +80,7 @@ struct e2b_command {
 	struct e2b_fate_waiter fate;
 	unsigned clean_sweeps; /* kills that found nothing left, in a row */
 	bool kill_asked;
+	bool kill_waits;     /* for the word on the sandbox's fate */
 	bool kill_confirmed; /* nothing is left, but the end event has not come */
 };
 

@@ -173,7 +173,7 @@ static void wait_for_end(struct e2b_command *c)
 static void watch_done(struct e2b_command *c, char state, int status, const struct e2b_fault *fault)
 {
 	/* It ended meanwhile, and the question for what is left had to wait. */
-	if (c->phase == E2B_ENDED && !timer_armed(&c->timer))
+	if (c->phase == E2B_ENDED && c->leader_told && !timer_armed(&c->timer))
 		e2b_end_check(c);
 	if (c->phase != E2B_RUNNING)
 		return;
@@ -284,8 +284,10 @@ static void kill_done(struct e2b_job *job, char state, int number, const struct 
 	/* The leader, at least, whatever it did to escape: until its end envd knows the number. */
 	if ((fault || left) && c->phase == E2B_RUNNING)
 		send_kill(c);
-	if (fault && fault->sandbox_gone && !e2b_fate_asked(&c->fate)) {
-		e2b_fate_ask(c->sandbox, &c->fate);
+	if (fault && fault->sandbox_gone) {
+		c->kill_waits = true;
+		if (!e2b_fate_asked(&c->fate))
+			e2b_fate_ask(c->sandbox, &c->fate);
 	} else if (fault) {
 		exec_kill_failed(exec, fault->err, "%s", fault->text);
 	} else if (left) {
@@ -311,14 +313,16 @@ static void kill_done(struct e2b_job *job, char state, int number, const struct 
 static void fate_told(struct e2b_fate_waiter *w, bool sandbox_gone)
 {
 	struct e2b_command *c = container_of(w, struct e2b_command, fate);
+	bool kill_waits = c->kill_waits;
 
+	c->kill_waits = false;
 	if (sandbox_gone) {
 		if (c->phase == E2B_RUNNING || c->phase == E2B_STARTING)
 			e2b_command_lose(c, "sandbox_gone",
 					 "e2b: the sandbox does not exist any more");
 		if (c->phase == E2B_ENDED)
 			gone(c);
-	} else if (c->kill_asked && !e2b_job_active(&c->kill_job)) {
+	} else if (kill_waits) {
 		exec_kill_failed(c->base.exec, -EHOSTUNREACH,
 				 "e2b: sandbox %s is not reachable: it may be paused",
 				 c->sandbox->id);

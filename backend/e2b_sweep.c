@@ -22,6 +22,9 @@ static const char letters[] = {[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2
  * missed while it is within execve(2), when it has no environment for a moment; so a kill needs two
  * passes that find nothing.
  *
+ * s123 is the mark of the command whose leader has, or had, the number 123: looking that up in one
+ * long text takes a shell the square of its length.
+ *
  * A tree that forks all the time is met by a signal to the leader's group, which no fork outruns,
  * and by strikes, of one grep each, in quick succession: a pass, which knows sessions and counts,
  * takes longer than a process needs to have a child.
@@ -42,8 +45,9 @@ static const char sweep_text[] =
 	"	grep -aoHE '" E2B_MARK_NAME "=[0-9a-f]{32}' /proc/[0-9]*/environ\n"
 	"	grep -HE '^(State|NSsid):' /proc/[0-9]*/status\n"
 	"}\n"
-	"in_session() {\n"
-	"	mark=${sessions#*\" $1=\"} mark=${mark%% *}\n"
+	"owner() {\n"
+	"	eval \"mark=\\${s$1-}\"\n"
+	"	[ \"$mark\" ] || return 0\n"
 	"	case $hits in *\" $mark:$1 \"*) return ;; esac\n"
 	"	state \"$1\"\n"
 	"	case $s in - | Z) return ;; esac\n"
@@ -64,10 +68,10 @@ static const char sweep_text[] =
 	"		*:State:*) ;;\n"
 	"		*:NSsid:*)\n"
 	"			sid=${entry##*:NSsid:?} sid=${sid%%\t*}\n"
-	"			[ \"$pid\" = \"$dead\" ] || case $sessions in\n"
-	"			*\" $sid=\"*) in_session \"$sid\" ;;\n"
-	"			*\" $pid=\"*) in_session \"$pid\" ;;\n"
-	"			esac ;;\n"
+	"			case $sid in '' | *[!0-9]*) continue ;; esac\n"
+	"			[ \"$pid\" = \"$dead\" ] && continue\n"
+	"			owner \"$sid\"\n"
+	"			[ \"$mark\" ] || owner \"$pid\" ;;\n"
 	"		*) mark=${entry##*=} ;;\n"
 	"		esac\n"
 	"		case $marks in *\" $mark \"*) ;; *) continue ;; esac\n"
@@ -75,9 +79,8 @@ static const char sweep_text[] =
 	"		hits=\"$hits$mark:$pid \"\n"
 	"		case $kills in *\" $mark \"*)\n"
 	"			again=1\n"
-	"			case $sessions in\n"
-	"			*\" $pid=$mark \"*) kill -s KILL -- \"-$pid\" ;;\n"
-	"			esac\n"
+	"			eval \"leader=\\${s$pid-}\"\n"
+	"			[ \"$leader\" = \"$mark\" ] && kill -s KILL -- \"-$pid\"\n"
 	"			kill -s KILL \"$pid\" ;;\n"
 	"		esac\n"
 	"	done 2>/dev/null\n"
@@ -93,7 +96,7 @@ static const char sweep_text[] =
 	"		exit $found\n"
 	"	)\n"
 	"}\n"
-	"hits=' ' marks=' ' kills=' ' sessions=' ' others= may= killed=\n"
+	"hits=' ' marks=' ' kills=' ' others= may= killed=\n"
 	"while read -r key value; do\n"
 	"	case $key$value in CapEff:*[89a-f]???\?) may=1 ;; esac\n"
 	"done </proc/$$/status\n"
@@ -110,9 +113,9 @@ static const char sweep_text[] =
 	"	esac\n"
 	"	marks=\"$marks$mark \" others=\"$others$job \"\n"
 	"	[ \"$pid\" -gt 1 ] || continue\n"
-	"	sessions=\"$sessions$pid=$mark \"\n"
+	"	eval \"s$pid=$mark\"\n"
 	"	case $job in k:*)\n"
-	"		in_session \"$pid\"\n"
+	"		owner \"$pid\"\n"
 	"		[ -z \"$mark\" ] || kill -s KILL -- \"-$pid\" ;;\n"
 	"	esac\n"
 	"done 2>/dev/null\n"

@@ -34,7 +34,7 @@ def test_1_a_background_child_keeps_the_pipes(mount, job):
 def test_2_output_of_the_leader_is_complete_and_a_late_line_has_its_rule(mounted):
     """snailbook FAQ, golang#60309"""
     mount = mounted("drain_quiet=2", "drain_limit=10")
-    script = "(sleep .2; echo late) & head -c 1048576 /dev/zero"
+    script = "head -c 1048576 /dev/zero; (sleep .2; echo late) &"
     for _ in range(3):
         with mount.new() as e:
             e.spec(["sh", "-c", script])
