@@ -2,7 +2,8 @@
  * Input: SendInput, one at a time. envd answers when all bytes are in the command's pipe,
  * so a command that does not read makes the call last, and that is the backpressure. What
  * is written meanwhile is gathered for the next one. A call whose answer is lost may have delivered
- * anything from nothing to all: it is not repeated, and the input ends with an error.
+ * anything from nothing to all: it is not repeated, and the input ends with an error. Only what
+ * somebody before envd put off has certainly not arrived, and is sent again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ static void send_later(struct e2b_command *c)
 static void give_up(struct e2b_command *c, int err, const char *sentence)
 {
 	c->input.closed = true;
+	text_wipe(&c->input.sending);
 	text_wipe(&c->input.next);
 	if (sentence && c->phase == E2B_RUNNING)
 		exec_note(c->base.exec, "%s", sentence);
@@ -38,14 +40,35 @@ static bool is_closed(const struct e2b_fault *fault)
 	       strstr(message, "file already closed");
 }
 
+/* A proxy's rate limit, or a sandbox that is about to be resumed; envd's own errors have a code. */
+static bool is_put_off(const struct e2b_fault *fault)
+{
+	return (fault->status == 429 || fault->status == 409) && !fault->error.code[0];
+}
+
+/* Has the call made again later, unless that was done too often. */
+static bool try_again(struct e2b_command *c, const struct e2b_fault *fault)
+{
+	struct e2b_input *in = &c->input;
+	uint64_t delay_ms = E2B_INPUT_RETRY_MS << in->tries;
+
+	if (++in->tries >= E2B_INPUT_TRIES)
+		return false;
+	delay_ms = MAX(delay_ms, MIN(fault->retry_after_s, E2B_RETRY_AFTER_MAX_S) * 1000ull);
+	return timer_arm(c->base.backend->loop, &in->timer, delay_ms) == 0;
+}
+
 static void input_done(struct e2b_unary *u, const struct e2b_fault *fault)
 {
 	struct e2b_command *c = container_of(u, struct e2b_command, input.call);
 	struct e2b_input *in = &c->input;
 
-	text_wipe(&in->sending);
 	text_done(&u->answer);
+	if (fault && is_put_off(fault) && try_again(c, fault))
+		return;
+	text_wipe(&in->sending);
 	if (!fault) {
+		in->tries = 0;
 		send_later(c);
 		if (in->starved) {
 			in->starved = false;
@@ -65,11 +88,8 @@ static void close_done(struct e2b_unary *u, const struct e2b_fault *fault)
 	text_done(&u->answer);
 	if (!fault || is_closed(fault)) {
 		c->input.closed = true;
-	} else if (++c->input.tries < E2B_CLOSE_TRIES) {
-		/* Closing twice is success, so it may be asked again. */
-		c->input.close_asked = true;
-		send_later(c);
-	} else {
+	} else if (!try_again(c, fault)) {
+		/* Closing twice is success, so it was asked again. */
 		give_up(c, -EIO, fault->text);
 	}
 }
@@ -109,13 +129,26 @@ static void close_stdin(struct e2b_command *c)
 	give_up(c, -EOPNOTSUPP, why);
 }
 
+static void timer_fired(struct timer *timer)
+{
+	struct e2b_command *c = container_of(timer, struct e2b_command, input.timer);
+
+	if (c->phase != E2B_RUNNING)
+		return;
+	if (c->input.sending.len)
+		begin(c, E2B_SEND_INPUT, E2B_INPUT_LIMIT_MS, input_done);
+	else
+		close_stdin(c);
+}
+
 static void run_task(struct task *task)
 {
 	struct e2b_command *c = container_of(task, struct e2b_command, input.task);
 	struct e2b_input *in = &c->input;
 	struct text spare;
 
-	if (in->closed || http_active(&in->call.call) || c->phase != E2B_RUNNING)
+	if (in->closed || http_active(&in->call.call) || timer_armed(&in->timer) ||
+	    c->phase != E2B_RUNNING)
 		return;
 	if (in->next.len) {
 		spare = in->sending;
@@ -174,11 +207,13 @@ void e2b_input_close(struct command *command)
 void e2b_input_init(struct e2b_command *c)
 {
 	task_init(&c->input.task, run_task);
+	c->input.timer.fire = timer_fired;
 }
 
 void e2b_input_done(struct e2b_command *c)
 {
 	task_cancel(&c->input.task);
+	timer_cancel(&c->input.timer);
 	e2b_unary_cancel(&c->input.call);
 	text_wipe(&c->input.sending);
 	text_wipe(&c->input.next);

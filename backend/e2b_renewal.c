@@ -18,6 +18,14 @@ static void arm(struct e2b_sandbox *s, uint64_t seconds)
 	timer_arm(s->e2b->base.loop, &s->renew_timer, seconds * 1000);
 }
 
+/* As long as the server asks for, but not so long that the sandbox ends meanwhile. */
+static uint64_t retry_delay(const struct e2b_sandbox *s, const struct e2b_fault *fault)
+{
+	uint64_t delay = MAX(fault->retry_after_s, (unsigned)E2B_RENEW_RETRY_S);
+
+	return MIN(delay, MAX(s->ttl_s / 3, (uint64_t)E2B_RENEW_RETRY_S));
+}
+
 static void renewed(struct e2b_control *control, const struct e2b_fault *fault)
 {
 	struct e2b_renewal *r = container_of(control, struct e2b_renewal, control);
@@ -27,7 +35,7 @@ static void renewed(struct e2b_control *control, const struct e2b_fault *fault)
 		log_warning("e2b: sandbox %s was not kept alive, it may end within %llu s: %s",
 			    s->id, (unsigned long long)s->ttl_s, fault->text);
 	s->ttl_due = s->ttl_due && fault;
-	arm(s, fault ? E2B_RENEW_RETRY_S : MAX(s->ttl_s / 3, 1u));
+	arm(s, fault ? retry_delay(s, fault) : MAX(s->ttl_s / 3, 1u));
 }
 
 /* Sets it, for a sandbox of our own or by the option; otherwise only extends. */

@@ -173,9 +173,12 @@
 /* An answer that is kept whole (List tells the environment of all), and one that is an error. */
 #define E2B_ANSWER_BYTES_MAX (8 * MIB)
 #define E2B_REFUSAL_BYTES_MAX (64 * KIB)
-/* One SendInput: a full pipe. CloseStdin may be tried again. */
+/* One SendInput: a full pipe. A call that may be repeated is, after twice the delay each time. */
 #define E2B_INPUT_BYTES (64 * KIB)
-#define E2B_CLOSE_TRIES 5
+#define E2B_INPUT_TRIES 8
+#define E2B_INPUT_RETRY_MS 250ull
+/* A server's Retry-After is believed up to this. */
+#define E2B_RETRY_AFTER_MAX_S 60u
 /* Whether the leader is there is asked after a part (1/8) of its age, within these. */
 #define E2B_WATCH_PART 8
 #define E2B_WATCH_FIRST_MS 250

@@ -79,6 +79,9 @@ export class Command {
 	listeners = new Set();
 	end; // the fields of its end event, once it is over
 	inputCalls = 0; // how many writes and closes of its stdin are under way
+	inputPeak = 0; // the most that ever were
+	inputs = 0; // writes that came
+	inputLargest = 0; // bytes of one write
 	outputOpen = 0; // how many of stdout and stderr are open
 	#child;
 	#chunks = [];
@@ -188,6 +191,8 @@ export class Command {
 
 	// Waits like a blocking write(2): until all of it is in the pipe, whatever the client does.
 	write(data) {
+		this.inputs++;
+		this.inputLargest = Math.max(this.inputLargest, data.length);
 		return this.#exclusively(() => new Promise((resolve, reject) => {
 			const stdin = this.#child.stdin;
 			if (!this.hasStdin)
@@ -207,6 +212,7 @@ export class Command {
 
 	#exclusively(action) {
 		this.inputCalls++;
+		this.inputPeak = Math.max(this.inputPeak, this.inputCalls);
 		const done = this.#inputBusy.then(action).finally(() => { this.inputCalls--; });
 		this.#inputBusy = done.catch(() => {});
 		return done;

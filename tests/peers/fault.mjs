@@ -1,9 +1,10 @@
 // Faults to come. A plan is JSON, sent to /_test/plan before the request that it spoils:
 //
-//     {"call": "Start", "match": "TEXT", "skip": N, "times": N, "fault": NAME, ...}
+//     {"call": "Start", "match": "TEXT", "skip": N, "times": N, "wait": MS, "fault": NAME, ...}
 //
 // call: an RPC's name or "POST /sandboxes/ID/connect". match: only a request whose body has
 // this text. skip: how many fitting requests go by first. times: how many it spoils, 1 if absent.
+// wait: milliseconds that it is served later; without a fault it is only late.
 //
 // Instead of an answer (with "run": true the call is carried out all the same, its answer lost):
 //     answer   {status, body, headers}: as if a proxy had answered; body is text or JSON
@@ -232,6 +233,10 @@ export async function applyPlan(peer, name, req, res) {
 	if (!plan)
 		return false;
 	peer.spoiled++;
+	if (plan.wait)
+		await new Promise((resolve) => setTimeout(resolve, plan.wait));
+	if (!plan.fault)
+		return false;
 	const whole = ["answer", "reset", "close"].includes(plan.fault) ||
 		(plan.fault === "stall" && plan.at === undefined);
 	if (plan.fault === "drip")

@@ -22,7 +22,11 @@ const commandState = (command) => ({
 	leaderEnded: command.leaderEnded,
 	listeners: command.listeners.size,
 	stdin: command.hasStdin,
+	limit: command.lifeMs,
 	inputCalls: command.inputCalls,
+	inputPeak: command.inputPeak,
+	inputs: command.inputs,
+	inputLargest: command.inputLargest,
 });
 
 const sandboxState = (sandbox) => ({

@@ -126,6 +126,7 @@ export class Sandbox {
 		this.commands.set(command.pid, command);
 		if (listener)
 			command.listeners.add(listener);
+		command.lifeMs = lifeMs; // 0: none
 		const limit = lifeMs ? setTimeout(() => command.signal(9), lifeMs) : undefined;
 		this.#follow(command, limit);
 		return command;
