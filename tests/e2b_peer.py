@@ -32,6 +32,7 @@ INSTALLED = FOLDER / "node_modules/.installed"  # a copy of the lock file that i
 KEY = "e2b_" + "0" * 40
 
 # Init of the namespace: a shell, which reaps what is orphaned in it.
+LOOPBACK = "ip link set lo up; "
 INIT = 'exec 3<&0; "$@" <&3 3<&- & exec 3<&-; wait $!'
 
 
@@ -55,7 +56,7 @@ def make_certificates(folder):
     openssl("req", "-x509", *elliptic, "-subj", "/CN=test", "-keyout", "ca.key", "-out", authority)
     openssl("req", *elliptic, "-keyout", key, "-out", "server.csr", "-subj", "/CN=localhost")
     (folder / "names").write_text(
-        "subjectAltName=DNS:localhost,DNS:*.peer.test,DNS:peer.test,IP:127.0.0.1\n"
+        "subjectAltName=DNS:localhost,DNS:*.peer.test,DNS:*.e2b.app,IP:127.0.0.1\n"
     )
     openssl(
         *["x509", "-req", "-in", "server.csr", "-CA", authority, "-CAkey", "ca.key"],
@@ -79,9 +80,13 @@ def pid_namespace(pid):
 class Peer:
     """A running peer; leaving it as a context manager ends it and everything it started."""
 
-    def __init__(self, *arguments, certificates=None):
-        """certificates: of make_certificates(); then it speaks TLS, with HTTP/2 for who wants it."""
+    def __init__(self, *arguments, certificates=None, own_network=False):
+        """certificates: of make_certificates(); then it speaks TLS, with HTTP/2 for who wants it.
+
+        own_network: only who is wrapped in `inside` finds it, whatever its port.
+        """
         self.arguments = list(arguments)
+        self.own_network = own_network
         self.scheme = "http"
         self.trust = None
         if certificates:
@@ -98,7 +103,8 @@ class Peer:
         os.chmod(self.home, 0o755)
         self.process = subprocess.Popen(
             ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            + ["sh", "-c", INIT, "sh", NODE, FOLDER / "envd.mjs", "--home", self.home, *self.arguments],
+            + (["--net"] if self.own_network else [])
+            + ["sh", "-c", LOOPBACK * self.own_network + INIT, "sh", NODE, FOLDER / "envd.mjs", "--home", self.home, *self.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -134,6 +140,11 @@ class Peer:
     def __exit__(self, kind, *_):
         with contextlib.suppress(AssertionError) if kind else contextlib.nullcontext():
             self.stop()
+
+    @property
+    def inside(self):
+        """What a command is wrapped in to be in the peer's network."""
+        return ["nsenter", f"--net=/proc/{self.process.pid}/ns/net"]
 
     @property
     def url(self):

@@ -143,6 +143,23 @@ def test_credentials_from_a_file(peer, tmp_path):
         assert mount.run(["echo", "hi"]) == ("0", b"hi\n", b"")
 
 
+def test_an_access_token_instead_of_a_key(peer, tmp_path):
+    id = peer.create()["sandboxID"]
+    env = {**peer.env, "E2B_ACCESS_TOKEN": peer.env["E2B_API_KEY"]}
+    del env["E2B_API_KEY"]
+    with Mount(at(peer, f"e2b:{id}", env=env), tmp_path / "m") as mount:
+        assert mount.run(["echo", "hi"]) == ("0", b"hi\n", b"")
+
+
+def test_a_token_of_the_sandbox_is_enough(peer, tmp_path):
+    """Without a key nobody can be asked for it, and nothing is extended."""
+    sandbox = peer.create(timeout=100)
+    env = {"E2B_SANDBOX_URL": peer.url, "E2B_ENVD_ACCESS_TOKEN": sandbox["envdAccessToken"]}
+    with Mount(at(peer, f"e2b:{sandbox['sandboxID']}", env=env), tmp_path / "m") as mount:
+        assert mount.run(["echo", "hi"]) == ("0", b"hi\n", b"")
+    assert peer.sandbox(sandbox["sandboxID"])["ttl"] <= 100
+
+
 def test_a_credentials_file_that_others_may_read(peer, tmp_path):
     file = tmp_path / "credentials"
     file.write_text(f"E2B_API_KEY={e2b_peer.KEY}\n")
@@ -187,6 +204,29 @@ def test_no_secret_is_told(peer, tmp_path):
         told += pathlib.Path(f"/proc/{mount.pid}/cmdline").read_text()
         for secret in (value, e2b_peer.KEY, sandbox["envdAccessToken"]):
             assert secret not in told
+
+
+# ---- what is asked for ----
+
+
+def test_what_the_sandbox_sets_can_be_unset(peer, tmp_path):
+    with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount:
+        off = {"E2B_SANDBOX_ID": False, "USER": None, "E2B_TEMPLATE_ID": "mine"}
+        _, out, _ = mount.run({"cmd": ["env", "-0"], "env": off})
+        names = dict(line.split(b"=", 1) for line in out.split(b"\0")[:-1])
+        assert b"E2B_SANDBOX_ID" not in names and b"USER" not in names
+        assert names[b"E2B_TEMPLATE_ID"] == b"mine" and names[b"E2B_SANDBOX"] == b"true"
+
+
+def test_no_time_limit_is_ever_sent_for_a_command(peer, tmp_path):
+    """envd's kills the leader only and tells no result; the spec's own is kept by the daemon."""
+    id = peer.create()["sandboxID"]
+    with Mount(at(peer, f"e2b:{id}"), tmp_path / "m") as mount, mount.new() as e:
+        e.spec({"cmd": ["sleep", "1000"], "timeout": 1})
+        (command,) = (c for c in peer.sandbox(id)["commands"] if c["tag"] != "spawnfs-helper")
+        assert command["limit"] == 0
+        assert e.result() == "timeout"
+        wait_for(lambda: not peer.sandbox(id)["processes"], "it to be killed")
 
 
 # ---- the login shell ----

@@ -99,6 +99,29 @@ def test_the_end_event_is_the_end(site, case):
     site.is_usable()
 
 
+# An envd that was upgraded in place tells of the ends of older commands in another way.
+ENDS = {
+    "a signal": ({"exitCode": 137, "status": "killed"}, "signal KILL"),
+    "another signal": ({"exitCode": 139, "status": "segmentation fault"}, "signal SEGV"),
+    "with a core": ({"exitCode": -1, "status": "signal: aborted (core dumped)"}, "signal ABRT"),
+    "a real-time signal": ({"exitCode": -1, "status": "signal: signal 40"}, None),
+    "an exit": ({"exitCode": 5, "exited": True, "status": "exited"}, "5"),
+    "an exit like a signal": ({"exitCode": 137, "exited": True, "status": "exited"}, "137"),
+    "no word": ({"status": "wait4 error", "error": "wait4: no child processes"}, "lost unknown_end"),
+    "a signal of the future": ({"exitCode": -1, "status": "signal: unheard of"}, "lost unknown_end"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_the_forms_of_an_end(site, case):
+    end, result = ENDS[case]
+    site.plan("append", at="data", event={"end": end})
+    with site.mount.new() as e:
+        e.spec(site.script("echo one"))
+        assert e.result() == (result or e.result())
+        assert e.result() != "0" and e.read("stdout") == b"one\n"
+
+
 # ---- chunking ----
 
 

@@ -126,7 +126,8 @@ const ROUTES = [
 export const isApiPath = (path) => /^\/(v2\/)?sandboxes(\/|$)/.test(path);
 
 export async function serveApi(peer, req, res, path) {
-	if (!peer.apiKeys.has(req.headers["x-api-key"])) {
+	const bearer = req.headers.authorization?.replace(/^Bearer /, "");
+	if (!peer.apiKeys.has(req.headers["x-api-key"]) && !peer.apiKeys.has(bearer)) {
 		return refuse(res, 401, "Invalid API key, please visit https://e2b.dev/docs/api-key " +
 			"for more information.");
 	}
