@@ -200,9 +200,10 @@ static bool stream_event(struct e2b_stream *stream, struct e2b_event *event)
 /* ---- The end of the stream ---- */
 
 /*
- * The answer to Start is lost: it ran, or runs, or does neither. Its process may be found by its
- * tag, but what it wrote until now is gone, so there is no result in any case; the
- * exec kills what there may be, by its mark.
+ * The answer to Start is lost, or is a gateway's, which may have passed the request on before: it
+ * ran, or runs, or does neither. Its process may be found by its tag, and what is found no more may
+ * have ended; so it is never told that it did not start. What it wrote until now is gone, so there
+ * is no result in any case; the exec kills what there may be, by its mark.
  */
 static void lose_start(struct e2b_command *c, uint32_t pid)
 {
@@ -217,11 +218,7 @@ static void lookup_done(struct e2b_unary *u, const struct e2b_fault *fault)
 	int64_t pid = fault ? 0 : e2b_list_find(text_str(&u->answer), u->answer.len, c->tag);
 
 	text_done(&u->answer);
-	/* Somebody in front of envd refused it, and envd does not know it: it never arrived. */
-	if (c->start_fault.status && c->start_fault.status != 200 && pid <= 0 && !c->kill_asked)
-		e2b_command_refuse(c, c->start_fault.err, c->start_fault.text);
-	else
-		lose_start(c, pid > 0 ? (uint32_t)pid : 0);
+	lose_start(c, pid > 0 ? (uint32_t)pid : 0);
 }
 
 static void look_up(struct e2b_command *c, const struct e2b_fault *fault)

@@ -275,6 +275,12 @@ static void end_without_event(struct e2b_command *c)
 
 /* ---- Killing ---- */
 
+/* A Start without an answer: its request may wait somewhere on its way. */
+static bool may_still_begin(struct e2b_command *c)
+{
+	return ++c->clean_sweeps < E2B_UNSURE_SWEEPS || ms_since(c->started_ns) < E2B_UNSURE_MS;
+}
+
 static void kill_done(struct e2b_job *job, char state, int number, const struct e2b_fault *fault)
 {
 	struct e2b_command *c = container_of(job, struct e2b_command, kill_job);
@@ -298,9 +304,10 @@ static void kill_done(struct e2b_job *job, char state, int number, const struct 
 		exec_kill_failed(
 			exec, -EAGAIN,
 			"e2b: killed, but envd has not answered Start: it may still begin");
-	} else if (c->start_unsure && ++c->clean_sweeps < E2B_UNSURE_SWEEPS) {
+	} else if (c->start_unsure && may_still_begin(c)) {
 		exec_kill_failed(exec, -EAGAIN,
-				 "e2b: nothing of it runs, but its Start may be under way");
+				 "%s; nothing of it runs, but its Start may be under way",
+				 c->start_fault.text);
 	} else if (c->phase == E2B_RUNNING) {
 		c->kill_confirmed = true;
 		arm(c, E2B_END_WAIT_MS);

@@ -76,12 +76,11 @@ def faulty(peer, target, tmp_path):
 
 # ---- a refusal instead of the stream ----
 
-NAMES = {400: "EINVAL", 401: "EACCES", 403: "EACCES", 404: "ENXIO", 409: "EBUSY", 429: "EUSERS",
-         500: "EIO", 502: "EHOSTUNREACH", 503: "EHOSTUNREACH", 504: "EHOSTUNREACH"}
+NAMES = {400: "EINVAL", 401: "EACCES", 403: "EACCES", 404: "ENXIO", 409: "EBUSY", 429: "EUSERS"}
 BODIES = ({"code": 0, "message": "so it says"}, "so it says", HTML)
 REFUSALS = [(status, body, name) for status, name in NAMES.items() for body in BODIES] + [
-    (500, {"code": "internal", "message": "it broke"}, "EIO"),
     (502, GONE, "ENXIO"),
+    (502, {"code": 502, "message": "The sandbox is running but port is not open"}, "EHOSTUNREACH"),
 ]
 
 
@@ -101,10 +100,32 @@ def test_an_http_refusal(faulty, status, body, name):
         assert e.read("stdout") == b""
 
 
-def test_a_refusal_of_a_command_that_runs_all_the_same(faulty):
-    e, mark = faulty.start("sleep 1000", fault="answer", run=True, status=502, body="upstream reset")
+GATEWAYS = [(status, body) for status in (500, 502, 503, 504) for body in BODIES] + [
+    (500, {"code": "internal", "message": "it broke"})
+]
+
+
+def test_a_gateways_word_is_no_proof_that_nothing_ran(faulty):
+    """It may have passed the request on before: "failed" would say that it never started."""
+    for count, (status, body) in enumerate(GATEWAYS, 1):
+        e, mark = faulty.start("true", fault="answer", status=status, body=body)
+        assert e.result() == "lost stream_closed"
+        error = e.status()["error"]
+        assert f"HTTP {status}" in error and "<" not in error
+        message = body["message"] if isinstance(body, dict) else body
+        assert message == HTML or message in error
+        assert faulty.peer.calls("List") == faulty.peer.state()["spoiled"] == count
+
+
+@pytest.mark.parametrize("script", ["sleep 1000", "echo ran"])
+@pytest.mark.parametrize("lookup", [True, False], ids=["found", "not to be found"])
+def test_a_refusal_of_a_command_that_runs_all_the_same(faulty, script, lookup):
+    if not lookup:
+        faulty.peer.plan(call="List", fault="answer", status=502, body="upstream reset")
+    e, mark = faulty.start(script, fault="answer", run=True, status=502, body="upstream reset")
     assert e.result() == "lost stream_closed"
     faulty.gone(mark)
+    faulty.over(e)
 
 
 # ---- no answer ----
