@@ -9,6 +9,9 @@
 
 #define E2B_SCRIPT_ARGS_MAX 256
 
+/* Every script has two variables, of this name with _1 and _2. */
+#define E2B_SCRIPT_MARK "SPAWNFS_SCRIPT"
+
 struct e2b_script {
 	/* The owner's part; what it points at must live until done(). */
 	struct e2b_sandbox *sandbox;

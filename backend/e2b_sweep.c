@@ -22,6 +22,11 @@ static const char letters[] = {[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2
  * missed while it is within execve(2), when it has no environment for a moment; so a kill needs two
  * passes that find nothing.
  *
+ * A process whose main thread has ended is a zombie with other threads, and lives.
+ *
+ * Whether grep sees what is behind a NUL is tried on this shell itself, and so is whether this is
+ * the /proc of its own PID name space: nothing is done, and nothing believed, by wrong numbers.
+ *
  * s123 is the mark of the command whose leader has, or had, the number 123: looking that up in one
  * long text takes a shell the square of its length.
  *
@@ -33,13 +38,16 @@ static const char letters[] = {[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2
  * it: so it counts only with CAP_SYS_PTRACE (bit 19 of CapEff).
  */
 static const char sweep_text[] =
-	"command -v grep >/dev/null && [ -r /proc/$$/environ ] || exit 3\n"
+	"{ read -r line </proc/self/stat; } 2>/dev/null && [ \"${line%% *}\" = $$ ] || exit 3\n"
 	"nl='\n'\n"
 	"state() {\n"
 	"	s=-\n"
 	"	[ \"$1\" -gt 1 ] && { read -r line <\"/proc/$1/stat\"; } 2>/dev/null || return 0\n"
 	"	line=${line##*) } s=${line%% *}\n"
 	"	ppid=${line#* } ppid=${ppid%% *}\n"
+	"	[ $s = Z ] || return 0\n"
+	"	set -- /proc/$1/task/*\n"
+	"	[ $# -lt 2 ] || s=R\n"
 	"}\n"
 	"scan() {\n"
 	"	grep -aoHE '" E2B_MARK_NAME "=[0-9a-f]{32}' /proc/[0-9]*/environ\n"
@@ -69,7 +77,10 @@ static const char sweep_text[] =
 	"		*:NSsid:*)\n"
 	"			sid=${entry##*:NSsid:?} sid=${sid%%\t*}\n"
 	"			case $sid in '' | *[!0-9]*) continue ;; esac\n"
-	"			[ \"$pid\" = \"$dead\" ] && continue\n"
+	"			if [ \"$pid\" = \"$dead\" ]; then\n"
+	"				state \"$pid\"\n"
+	"				[ $s = R ] || continue\n"
+	"			fi\n"
 	"			owner \"$sid\"\n"
 	"			[ \"$mark\" ] || owner \"$pid\" ;;\n"
 	"		*) mark=${entry##*=} ;;\n"
@@ -119,6 +130,11 @@ static const char sweep_text[] =
 	"		[ -z \"$mark\" ] || kill -s KILL -- \"-$pid\" ;;\n"
 	"	esac\n"
 	"done 2>/dev/null\n"
+	"[ -z \"$others\" ] || "
+	"case $(grep -aoE '" E2B_SCRIPT_MARK "_[12]=' /proc/$$/environ 2>/dev/null) in\n"
+	"*1*2* | *2*1*) ;;\n"
+	"*) exit 3 ;;\n"
+	"esac\n"
 	"tries=0 clean=0\n"
 	"[ -z \"$killed\" ] || while strike \"$killed\" && [ $tries -lt 200 ]; do\n"
 	"	tries=$((tries + 1))\n"

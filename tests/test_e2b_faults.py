@@ -327,6 +327,51 @@ def test_a_lost_leader_without_its_mark(faulty):
 
 # ---- kills ----
 
+# The main thread ends, another one goes on: /proc shows a zombie.
+HEARTBEAT = """
+import ctypes, os, sys, threading, time
+def beat():
+    while True:
+        os.utime(sys.argv[1])
+        time.sleep(.02)
+threading.Thread(target=beat).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_whose_main_thread_has_ended(faulty, tmp_path):
+    heart = tmp_path / "heart"
+    heart.write_text("")
+    begun = heart.stat().st_mtime_ns
+    e = faulty.mount.new()
+    e.spec({"cmd": ["/usr/bin/python3", "-c", HEARTBEAT, str(heart)]})
+    wait_for(lambda: heart.stat().st_mtime_ns > begun + 500_000_000, "it to live for a while")
+    assert e.status()["state"] == "running", "its end has not come"
+    e.ctl("kill")
+    assert e.result() == "killed"
+    faulty.over(e)
+    last = heart.stat().st_mtime_ns
+    time.sleep(0.3)
+    assert heart.stat().st_mtime_ns == last
+
+
+def test_a_sandbox_that_cannot_be_looked_into(peer, faulty, tmp_path):
+    """Its grep finds nothing: that nothing was found is no word that nothing is there."""
+    (tmp_path / "grep").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "grep").chmod(0o755)
+    peer.set(sandbox=faulty.id, envs={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    seconds = harness.unique_seconds()
+    e = faulty.mount.new()
+    e.spec({"cmd": ["sh", "-c", f"setsid sleep {seconds} & echo up; wait"]})
+    e.wait_size(3)
+    e.ctl("kill")
+    assert e.result() == "killed"
+    wait_for(lambda: "needs grep" in (e.status()["error"] or ""), "the kill to say why it fails")
+    assert e.status()["remote"] == "running" and faulty.mount.target.processes(seconds)
+    peer.set(sandbox=faulty.id, envs={})
+    faulty.over(e)
+    assert not faulty.mount.target.processes(seconds)
+
 
 def test_a_kill_whose_call_fails_is_tried_again(faulty):
     e, mark = faulty.start("echo hello; sleep 1000 & sleep 1000")
