@@ -5,7 +5,9 @@ import errno
 import json
 import os
 import pathlib
+import pty
 import re
+import select
 import signal
 import subprocess
 import time
@@ -347,3 +349,112 @@ def test_nothing_is_left_of_a_mount(server, tmp_path):
         assert directories() == before
         wait_for(lambda: len(masters(m)) == 1, "one connection")
     assert not [p for p in local_processes(str(server.client_config))]
+
+
+class Terminal:
+    """A mount command that has a terminal; what it says there, and answers to it."""
+
+    def __init__(self, *arguments):
+        self.said = b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(harness.SPAWNFS, [harness.SPAWNFS, *map(str, arguments)])
+
+    def expect(self, text, answer=None):
+        def there():
+            self.read(0.05)
+            return text in self.said
+
+        wait_for(there, f"{text} at the terminal, where stands {self.said}", 20)
+        self.said = self.said.split(text, 1)[1]
+        if answer is not None:
+            os.write(self.fd, answer + b"\n")
+
+    def read(self, seconds):
+        """What is there, and comes in that time; true while the terminal is in use."""
+        try:
+            while select.select([self.fd], [], [], seconds)[0]:
+                self.said += os.read(self.fd, 4096)
+        except OSError:  # EIO: nobody has it open any more
+            return False
+        return True
+
+    def close(self):
+        harness.kill(self.pid)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def asking(tmp_path):
+    """A host that is not known yet, and wants a password."""
+    config = ["PasswordAuthentication yes", "PubkeyAuthentication no"]
+    with sshd.server(config, ["dash"]) as server:
+        # Of two values of a keyword the first counts.
+        text = (server.place / "sshd_config").read_text().replace("PasswordAuthentication no\n", "")
+        (server.place / "sshd_config").write_text(text)
+        server.stop()
+        server.start()
+        name = server.users.names["dash"]
+        crypted = subprocess.run(["openssl", "passwd", "-6", PASSWORD], capture_output=True, check=True, text=True)
+        sshd.run("usermod", "-p", crypted.stdout.strip(), name)
+        server.known_hosts.write_text("")
+        server.write_client_config("  StrictHostKeyChecking ask")
+        yield server
+
+
+@pytest.mark.parametrize("foreground", [True, False])
+def test_questions_reach_the_terminal_before_the_mount_and_never_after(asking, tmp_path, foreground):
+    place = tmp_path / "m"
+    place.mkdir()
+    address = f"ssh:{asking.users.names['dash']}@there"
+    terminal = Terminal(*(["-f"] if foreground else []), "-F", asking.client_config, address, place)
+    try:
+        terminal.expect(b"continue connecting (yes/no", b"yes")
+        terminal.expect(b"password: ", b"wrong")
+        terminal.expect(b"password: ", PASSWORD.encode())
+        wait_for(lambda: harness.mount_entry(place), "the mount")
+        (place / "e").mkdir()
+        (place / "e" / "spec").write_text('["echo","in"]')
+        assert (place / "e" / "stdout").read_text() == "in\n"
+        assert PASSWORD.encode() not in terminal.said
+        terminal.read(0.1)
+        terminal.said = b""
+        # Another connection would have to ask: the command is refused, with a sentence.
+        asking.drop()
+
+        def refused():
+            (place / "f").mkdir()
+            fd = os.open(place / "f" / "spec", os.O_WRONLY)
+            try:
+                os.write(fd, b'["true"]')
+            except OSError as error:
+                assert error.errno == errno.EACCES
+                return "Permission denied" in json.loads((place / "f" / "status").read_text())["error"]
+            finally:
+                os.close(fd)
+                (place / "f").rmdir()
+
+        wait_for(refused, "the refusal", 20)
+        terminal.read(0.2)
+        lines = [line for line in terminal.said.splitlines() if not line.startswith(b"spawnfs: warning: ")]
+        assert lines == []
+    finally:
+        harness.detach(place)
+        terminal.close()
+
+
+def test_a_refused_host_key_is_the_end_of_the_mount(asking, tmp_path):
+    place = tmp_path / "m"
+    place.mkdir()
+    terminal = Terminal("-F", asking.client_config, "ssh:there", place)
+    try:
+        terminal.expect(b"continue connecting (yes/no", b"no")
+        terminal.expect(b"Host key verification failed")
+        wait_for(lambda: not terminal.read(0.05), "the command to end")
+        assert not harness.mount_entry(place)
+    finally:
+        terminal.close()
