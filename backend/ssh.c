@@ -71,6 +71,7 @@ static int ssh_open(const struct backend_args *args, struct backend **ret, struc
 		.settings = args->settings,
 		.keys = SPEC_KEYS_BASIC | SPEC_KEY_TIMEOUT,
 		.target = strdup(args->target),
+		.no_spin = true,
 	};
 	ssh_pool_init(ssh);
 	err = ssh->backend.target ? prepare(ssh, args, why) : text_fail(why, -ENOMEM, "no memory");

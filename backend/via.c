@@ -57,6 +57,7 @@ static int via_open(const struct backend_args *args, struct backend **ret, struc
 		.loop = args->loop,
 		.settings = args->settings,
 		.keys = SPEC_KEYS_BASIC | SPEC_KEY_TIMEOUT,
+		.no_spin = true,
 	};
 	err = fill(via, args, why);
 	if (err < 0) {

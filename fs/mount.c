@@ -229,7 +229,7 @@ int mount_open(struct mount *m, struct text *why)
 	if (err < 0)
 		return text_fail(why, err, "no memory");
 	exec_table_init(&m->execs, m->backend, m->loop, &m->settings, &file_observer);
-	loop_set_spin(m->loop, m->settings.spin_ns);
+	loop_set_spin(m->loop, m->backend->no_spin ? 0 : m->settings.spin_ns);
 	fuse_set_log_func(fuse_log_line);
 	err = mountpoint_check(m->mountpoint, why);
 	if (err < 0)

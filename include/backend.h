@@ -39,6 +39,9 @@ struct backend {
 	const struct settings *settings;
 	unsigned keys; /* enum spec_key: what this target can do; others are EOPNOTSUPP */
 	char *target;  /* as given at the mount: "ssh:host"; holds no secret */
+	/* Other processes on this machine carry its bytes: a loop that spins takes a core from
+	 * them. */
+	bool no_spin;
 	/* What else it cannot do: a sentence without a full stop. NULL: nothing is known. */
 	const char *caveat;
 };

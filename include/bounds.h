@@ -108,7 +108,7 @@
 #define SSH_FRAME_MAX (256 * KIB)
 /* Output that an ssh host may send ahead, for each command; what it leaves must fit
  * DRAIN_ALLOWANCE. */
-#define SSH_WINDOW_BYTES (1 * MIB)
+#define SSH_WINDOW_BYTES (2 * MIB)
 /* Data in one packet of an ssh channel, both ways, at most. */
 #define SSH_PACKET_BYTES (32 * KIB)
 /* Input not yet taken by the ssh master, for all commands of a connection. */
