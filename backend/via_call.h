@@ -58,6 +58,8 @@ struct call {
 	struct text refused[STREAM_COUNT]; /* bytes that were not taken yet */
 	struct text unread[STREAM_COUNT];  /* what was read after them */
 	bool at_end[STREAM_COUNT];
+	bool grown[STREAM_COUNT]; /* the pipe */
+	bool input_grown;
 	struct text lines; /* to be sent before any input */
 	bool input_ends;   /* the end of input comes after the lines */
 	bool input_waits;  /* the owner waits for input() */
