@@ -23,7 +23,8 @@ static void report_end(struct ssh_command *c)
 		exec_exited(exec, c->code);
 	else
 		exec_lost(exec, "unknown_signal",
-			  "the command was ended by a signal that the server of %s does not name",
+			  "the command was ended by a signal that the server of %s does not name: "
+			  "BUS, SYS, TRAP, XCPU or another that RFC 4254 does not have",
 			  c->ssh->options.host);
 }
 

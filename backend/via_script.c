@@ -55,13 +55,17 @@ static const char watcher[] =
 	"while IFS= read -r spawnfs_line; do case $spawnfs_line in "
 	"p*) spawnfs_pid=${spawnfs_line#p};; =*) spawnfs_code=${spawnfs_line#=};; "
 	"*) spawnfs_killed=yes;; esac; done; "
+	"spawnfs_last=; { IFS= read -r spawnfs_last < /proc/sys/kernel/ns_last_pid; } 2>/dev/null; "
 	"if [ \"$spawnfs_killed\" ] && [ \"$spawnfs_code\" -gt 128 ]; "
 	"then spawnfs_end=\"signal $((spawnfs_code - 128))\"; "
 	"else spawnfs_end=\"exit $spawnfs_code\"; fi; "
 	"spawnfs_mark \"$spawnfs_end\" & spawnfs_mark \"$spawnfs_end\" >&2; ";
 
 /*
- * One grep looks for the mark and for members of the command's session, and for this
+ * When the last process number that the name space has given out is the leader's, nothing was
+ * started after it: nothing is left. (While it was there its number could not be given out again;
+ * ns_last_pid is the kernel's own, and stands only in a /proc that knows.) Else one grep looks for
+ * the mark and for members of the command's session, and for this
  * shell itself: when it does not find that, it cannot look (-z is for busybox, whose grep
  * ends at a NUL without it). Of those that it finds, some may hold the streams.
  */
@@ -71,6 +75,7 @@ static const char count_left[] =
 	"[ \"$spawnfs_file\" = $$ ] || for spawnfs_file in /proc/\"$spawnfs_file\"/fd/*; do "
 	"if [ \"$spawnfs_file\" -ef /proc/self/fd/1 ] || "
 	"[ \"$spawnfs_file\" -ef /proc/self/fd/2 ]; then return 0; fi; done; done; return 1; }; "
+	"spawnfs_left=none; if [ \"$spawnfs_last\" != \"$spawnfs_pid\" ]; then "
 	"spawnfs_self=/proc/$$/stat; spawnfs_left=; "
 	"[ $spawnfs_own = n ] || spawnfs_left=$(grep -lsz -e \"^$$ \" -e "
 	"\"SPAWNFS_EXEC=$spawnfs_exec\" "
@@ -80,7 +85,7 @@ static const char count_left[] =
 	"\"$spawnfs_self$spawnfs_n$spawnfs_self\") spawnfs_left=none;; "
 	"*\"$spawnfs_self\"*) if spawnfs_held; then spawnfs_left=held; else spawnfs_left=some; "
 	"fi;; "
-	"*) spawnfs_left=unknown;; esac; "
+	"*) spawnfs_left=unknown;; esac; fi; "
 	"spawnfs_mark left $spawnfs_left >&2; wait; [ $spawnfs_left = none ]";
 
 /*
