@@ -275,6 +275,16 @@ def test_a_background_child_does_not_hold_the_result(server, tmp_path):
         wait_for(lambda: not local_processes(seconds), "rmdir to kill the child")
 
 
+def test_a_signal_that_the_server_does_not_name_is_no_made_up_result(server, tmp_path):
+    with mounting(server, tmp_path, noise=NOISE) as m:
+        for name in ("BUS", "SYS", "TRAP"):
+            with m.new() as e:
+                e.spec(["sh", "-c", f"echo out; kill -s {name} $$"])
+                assert (e.result(), e.read("stdout")) == ("lost unknown_signal", b"out\n")
+                assert name in e.status()["error"]
+                wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+
+
 def test_a_silent_background_child_is_known_and_killed(server, tmp_path):
     seconds = harness.unique_seconds()
     with mounting(server, tmp_path, "dash") as m:
