@@ -1,12 +1,17 @@
-"""Many commands over the few connections of HTTP/2."""
+"""Many commands over the few connections of HTTP/2, and what goes wrong there.
+
+The faults are those of test_e2b_faults.py; a stream that is reset leaves the connection to the others.
+"""
 
 import contextlib
+import os
 
 import pytest
 
 import e2b_peer
-from harness import Mount, wait_for
+from harness import Mount, unique_seconds, wait_for
 from targets import Target
+from test_e2b_faults import LOST, WHOLE, Faulty
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +62,90 @@ def test_many_at_once_share_connections(peer, mount):
             e.ctl("eof")
             assert (e.read("stdout"), e.result()) == (b"%d\n" % i, "0")
     assert peer.state()["connections"]["total"] - before < 20
+
+
+# ---- faults ----
+
+
+@pytest.fixture
+def faulty(peer, target, tmp_path):
+    sandbox = peer.create()
+    there = Target(
+        address=f"e2b:{sandbox['sandboxID']}",
+        env=peer.env,
+        options=[f"ca={peer.ca}"],
+        noise=[".*"],
+        name="e2b",
+    )
+    with Mount(there, tmp_path / "m") as mount:
+        yield Faulty(peer, mount, sandbox)
+    peer.reset()
+    peer.api("DELETE", f"/sandboxes/{sandbox['sandboxID']}")
+
+
+@contextlib.contextmanager
+def neighbour(faulty):
+    """A command on the same connection, which notices nothing."""
+    with faulty.mount.new() as e:
+        e.spec({"cmd": ["cat"]})
+        e.append("stdin", b"before\n")
+        e.wait_size(7)
+        yield
+        e.append("stdin", b"after\n")
+        e.ctl("eof")
+        assert (e.read("stdout"), e.result()) == (b"before\nafter\n", "0")
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_spoiled_stream_is_a_loss(faulty, name):
+    with neighbour(faulty):
+        e, mark = faulty.start("echo hello; sleep 1000", **LOST[name])
+        assert e.result() == "lost stream_closed"
+        assert e.read("stdout") in (b"", b"hello\n")
+        faulty.gone(mark)
+    faulty.over(e)
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if WHOLE[name]["fault"] != "drip"])
+def test_a_fault_that_does_not_matter(faulty, name):
+    e, mark = faulty.start("echo hello; echo err >&2; exit 3", **WHOLE[name])
+    assert e.result() == "3"
+    assert (e.read("stdout"), e.read("stderr")) == (b"hello\n", b"err\n")
+    faulty.over(e)
+
+
+@pytest.mark.parametrize("fault", ["reset", "close"])
+@pytest.mark.parametrize("run", [False, True])
+def test_a_lost_answer_to_start(faulty, tmp_path, fault, run):
+    witness = tmp_path / "runs"
+    e, mark = faulty.start(f"echo run >> {witness}; sleep 1000", fault=fault, run=run)
+    assert e.result() == "lost stream_closed"
+    faulty.gone(mark)
+    faulty.over(e)
+    assert faulty.peer.state()["spoiled"] == 1
+    assert not witness.exists() or witness.read_text() == "run\n"
+
+
+def test_a_removal_resets_its_stream_alone(faulty):
+    with neighbour(faulty):
+        seconds = unique_seconds()
+        e = faulty.mount.new()
+        e.spec(["sleep", seconds])
+        wait_for(lambda: faulty.mount.target.processes(seconds), "it to run")
+        os.rmdir(e)
+        wait_for(lambda: not faulty.mount.target.processes(seconds), "it to be killed")
+
+
+def test_a_connection_that_dies_takes_the_results_but_leaves_nothing_running(faulty):
+    seconds = unique_seconds()
+    execs = [faulty.mount.new() for _ in range(20)]
+    for e in execs:
+        e.spec({"cmd": ["/bin/sh", "-c", f"echo hello; exec sleep {seconds}"]})
+        e.wait_size(6)
+    faulty.peer.test("cut", {})
+    for e in execs:
+        assert e.result() == "lost stream_closed" and e.read("stdout") == b"hello\n"
+    for e in execs:
+        faulty.over(e)
+    assert not faulty.mount.target.processes(seconds)
+    assert faulty.mount.run(["echo", "well"]) == ("0", b"well\n", b"")

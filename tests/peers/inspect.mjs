@@ -4,6 +4,7 @@
 //     POST /_test/set     {"sandbox": ID, jsonOnly, cutTail, retainMs, defaultUser, version}, and
 //                         for the whole peer {version, maxSandboxes, delays: {CALL: ms}}
 //     POST /_test/plan    faults to come: fault.mjs
+//     POST /_test/cut     all connections but the one it comes by are reset
 //     POST /_test/reset   forgets faults, delays and counts
 
 import { answer, readBody } from "./answers.mjs";
@@ -74,6 +75,10 @@ export async function serveTest(peer, req, res, path) {
 			turn(peer.sandboxes.get(sandbox), SANDBOX_KNOBS, values);
 	} else if (path === "/_test/plan") {
 		peer.plans.push(...(Array.isArray(body) ? body : [body]));
+	} else if (path === "/_test/cut") {
+		for (const socket of peer.sockets)
+			if (socket.remotePort !== req.socket.remotePort)
+				socket.destroy();
 	} else if (path === "/_test/reset") {
 		reset(peer);
 	} else {
