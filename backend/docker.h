@@ -2,8 +2,9 @@
  * The target "docker:": what its files share. docs/docker.md says how it works.
  *
  * One backend stands for one container, in which every command is an exec of the engine
- * (docker_exec.c), or for one image, of which every command gets a container of its own
- * (docker_run.c). What is common to the two is in docker_command.c.
+ * (docker_exec.c), or for one image, of which every command gets a container of its own, in
+ * which it is an exec, too (docker_room.c); of an image without a shell, it is the container's
+ * first process (docker_run.c). What is common to them is in docker_command.c.
  */
 #pragma once
 
@@ -26,6 +27,12 @@ struct docker_kind {
 
 	/* The stream has ended, err as in docker_stream.h. */
 	void (*ended)(struct docker_command *c, int err);
+
+	/* An exec's leader has ended: finds out whether it has left anything, or ends that. */
+	void (*finish)(struct docker_command *c);
+
+	/* Its own container is removed, and nothing of it runs. */
+	void (*removed)(struct docker_command *c);
 
 	void (*kill)(struct docker_command *c);
 	int (*signal)(struct docker_command *c, int signo, struct text *why);
@@ -71,8 +78,8 @@ struct docker_command {
 	const struct spec *spec;
 	enum docker_phase phase;
 	char mark[DOCKER_MARK_SIZE];
-	char *id;	  /* of the exec or the container */
-	char *container;  /* the id of an exec's container */
+	char *id;	  /* of the exec */
+	char *container;  /* id */
 	struct text line; /* what the far shell is to become, as far as it is not sent */
 	struct docker_call call;
 	struct docker_stream stream;
@@ -91,15 +98,18 @@ struct docker_command {
 	uint64_t ran_ns;	      /* until then it ran, or nothing was held back, for certain */
 	bool held;
 	bool killing;
-	/* docker_run.c's own. */
-	struct docker_call remove_call;
-	struct docker_call signal_call;
-	int signals[DOCKER_SIGNALS_MAX]; /* that wait for the one before */
-	size_t signal_count;
+	struct docker_call container_call; /* beside c->call */
+	/* docker_bare.c's own. */
+	struct timer bare_timer;
+	/* docker_container.c's own. */
+	void (*ready)(struct docker_command *c);
 	int refusal_err; /* what to report once the container is removed */
 	struct text refusal_why;
-	bool removed;	   /* there is no container any more */
-	bool waiting;	   /* the container was started: its end will be told */
+	bool removed; /* there is no container any more */
+	/* docker_room.c's own. */
+	struct docker_stream lifeline; /* the input of the container's first process */
+	/* docker_run.c's own. */
+	uint64_t held_ns;  /* when output was held back last */
 	int code;	   /* with result_known */
 	bool eof;	   /* the stream has ended */
 	bool output_lost;  /* the engine said so */
@@ -111,6 +121,7 @@ struct docker_command {
 
 extern const struct backend_ops docker_backend;
 extern const struct docker_kind docker_exec_kind;
+extern const struct docker_kind docker_room_kind;
 extern const struct docker_kind docker_run_kind;
 
 static inline struct docker *docker_of(struct backend *backend)
@@ -165,6 +176,32 @@ void docker_command_abandon(struct docker_command *c);
 
 /* It is known to have ended: what is left of its output must not wait for readers. */
 void docker_command_drain(struct docker_command *c);
+
+/* ---- docker_exec.c ---- */
+
+/* Makes the exec in c->container, which has a shell if output.reports. Returns 0 or -errno. */
+int docker_exec_make(struct docker_command *c, struct text *why);
+
+/* For docker_room.c: the kind's calls, timer->fire, and the report that nothing is left. */
+void docker_exec_answered(struct docker_command *c, int err);
+void docker_exec_ended(struct docker_command *c, int err);
+void docker_exec_timer_fired(struct timer *timer);
+void docker_exec_found_gone(struct docker_command *c);
+
+/* Reports what it means that a container, as an inspection has it, does not run. Returns whether.
+ */
+bool docker_exec_container_stopped(struct docker_command *c, const struct docker_call *call,
+				   int err, bool *paused);
+
+/* ---- docker_bare.c ---- */
+
+/* Looks whether anything is left of it; if it is to be killed, kills that. */
+void docker_bare_ask(struct docker_command *c);
+
+/* The leader's pid on the engine's machine: seen while it runs, that is known for certain. */
+void docker_bare_leader(struct docker_command *c, int64_t pid);
+
+int docker_bare_signal(struct docker_command *c, int signo, struct text *why);
 
 /* ---- docker_open.c ---- */
 

@@ -180,7 +180,8 @@ static bool make_entrypoint(cJSON *json)
 	return entrypoint && cJSON_AddItemToArray(entrypoint, cJSON_DetachItemFromArray(cmd, 0));
 }
 
-static bool add_limits(const struct spec_limits *limits, cJSON *host)
+/* own: processes in the container that are not the command's. */
+static bool add_limits(const struct spec_limits *limits, unsigned own, cJSON *host)
 {
 	cJSON *item;
 
@@ -189,7 +190,7 @@ static bool add_limits(const struct spec_limits *limits, cJSON *host)
 	      /* No swap on top: the limit is the limit. */
 	      cJSON_AddNumberToObject(host, "MemorySwap", (double)limits->memory)))
 		return false;
-	if (limits->pids && !cJSON_AddNumberToObject(host, "PidsLimit", (double)limits->pids))
+	if (limits->pids && !cJSON_AddNumberToObject(host, "PidsLimit", (double)limits->pids + own))
 		return false;
 	if (limits->cpu_milli &&
 	    !cJSON_AddNumberToObject(host, "NanoCpus", (double)limits->cpu_milli * 1e6))
@@ -204,19 +205,18 @@ static bool add_limits(const struct spec_limits *limits, cJSON *host)
 }
 
 /* Nothing of it is kept: no log, no volume. */
-static bool add_host_config(const struct docker_command *c, cJSON *json)
+static bool add_host_config(const struct docker_command *c, bool room, cJSON *json)
 {
 	cJSON *host = cJSON_AddObjectToObject(json, "HostConfig");
 	cJSON *log = cJSON_AddObjectToObject(host, "LogConfig");
 
 	/*
-	 * An init reaps, and gives the command the default actions of signals, which the first
-	 * process of a container has not. Without a shell it would hide that the program is
-	 * missing.
+	 * An init reaps the orphans. Where the command is the first process, it would hide that the
+	 * program is missing.
 	 */
 	return host && log && cJSON_AddStringToObject(log, "Type", "none") &&
-	       cJSON_AddBoolToObject(host, "Init", c->output.reports) &&
-	       add_limits(&c->spec->limits, host) &&
+	       cJSON_AddBoolToObject(host, "Init", room) &&
+	       add_limits(&c->spec->limits, room ? DOCKER_ROOM_PROCESSES : 0, host) &&
 	       (!c->docker->network ||
 		cJSON_AddStringToObject(host, "NetworkMode", c->docker->network));
 }
@@ -229,20 +229,37 @@ static bool add_labels(const struct docker_command *c, cJSON *json)
 	       cJSON_AddStringToObject(labels, DOCKER_EXEC_LABEL, c->mark);
 }
 
+static bool add_container(const struct docker_command *c, bool room, bool input, cJSON *json)
+{
+	return make_entrypoint(json) && cJSON_AddStringToObject(json, "Image", c->docker->image) &&
+	       cJSON_AddBoolToObject(json, "OpenStdin", input) &&
+	       cJSON_AddTrueToObject(json, "StdinOnce") && add_host_config(c, room, json) &&
+	       add_labels(c, json);
+}
+
 int docker_run_body(const struct docker_command *c, struct text *ret, struct text *why)
 {
 	cJSON *json = attached(needs_input(c));
 	int err = json ? fill(c, json, why) : -ENOMEM;
 
-	if (!err &&
-	    !(make_entrypoint(json) && cJSON_AddStringToObject(json, "Image", c->docker->image) &&
-	      cJSON_AddBoolToObject(json, "OpenStdin", needs_input(c)) &&
-	      cJSON_AddTrueToObject(json, "StdinOnce") && add_host_config(c, json) &&
-	      add_labels(c, json)))
+	if (!err && !add_container(c, false, needs_input(c), json))
 		err = -ENOMEM;
 	if (err < 0) {
 		delete (json);
 		return err;
+	}
+	return print(json, ret);
+}
+
+int docker_room_body(const struct docker_command *c, struct text *ret)
+{
+	cJSON *json = attached(true);
+	cJSON *cmd = cJSON_AddArrayToObject(json, "Cmd");
+
+	if (!json || !cmd || !add_string(cmd, "/bin/sh") || !add_string(cmd, "-c") ||
+	    !add_string(cmd, "read spawnfs_line") || !add_container(c, true, true, json)) {
+		delete (json);
+		return -ENOMEM;
 	}
 	return print(json, ret);
 }

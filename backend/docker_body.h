@@ -28,9 +28,14 @@ struct docker_command;
 int docker_shell_body(struct text *ret, const char *mark, const char *user, bool privileged);
 
 /*
- * Appends what makes an exec, or a container, for a command: the command itself, or
- * where there is a shell, the shell that becomes it. Returns 0, or -errno with a sentence:
- * -EOPNOTSUPP, what the engine cannot be told.
+ * Appends what makes an exec for a command: the command itself, or where there is a shell, the
+ * shell that becomes it. Returns 0, or -errno with a sentence: -EOPNOTSUPP, what the engine
+ * cannot be told.
  */
 int docker_exec_body(const struct docker_command *c, struct text *ret, struct text *why);
+
+/* Likewise what makes a container whose first process is the command, without a shell. */
 int docker_run_body(const struct docker_command *c, struct text *ret, struct text *why);
+
+/* Appends what makes a container for an exec, which ends with its input. Returns 0 or -ENOMEM. */
+int docker_room_body(const struct docker_command *c, struct text *ret);

@@ -42,14 +42,14 @@ struct docker_command *docker_command_new(struct docker *docker, struct exec *ex
 void docker_command_free(struct docker_command *c)
 {
 	docker_call_cancel(&c->call);
-	docker_call_cancel(&c->remove_call);
-	docker_call_cancel(&c->signal_call);
+	docker_call_cancel(&c->container_call);
 	text_done(&c->refusal_why);
 	docker_stream_close(&c->stream);
 	docker_output_done(&c->output);
 	docker_ensure_cancel(&c->ensure);
 	docker_ask_cancel(&c->ask);
 	timer_cancel(&c->timer);
+	timer_cancel(&c->bare_timer);
 	task_cancel(&c->task);
 	task_cancel(&c->resume_task);
 	text_wipe(&c->line);
@@ -183,6 +183,8 @@ static size_t stream_output(struct docker_stream *s, enum stream_id id, const ch
 	if (is_podmans_own(c, id, data, len))
 		return len;
 	taken = docker_output_take(&c->output, id, data, len);
+	if (c->held || taken < len)
+		c->held_ns = monotonic_ns();
 	c->held = taken < len;
 	if (c->held && c->phase == DOCKER_RUNNING && !c->call.running && !timer_armed(&c->timer))
 		watch_end(c);

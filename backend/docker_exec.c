@@ -19,7 +19,6 @@
 #include "bounds.h"
 #include "docker.h"
 #include "docker_body.h"
-#include "log.h"
 
 /* What the engine tells of an exec. */
 struct facts {
@@ -39,7 +38,7 @@ static void report_gone_if_known(struct docker_command *c)
 }
 
 /* Nobody holds the stream any more: its end, and the code, will come now. */
-static void found_gone(struct docker_command *c)
+void docker_exec_found_gone(struct docker_command *c)
 {
 	c->gone = true;
 	c->gone_ns = monotonic_ns();
@@ -70,20 +69,27 @@ static bool container_has_stopped(const struct docker_call *call, int err, bool 
 	       (call->answer.status == 404 || (call->answer.status == 200 && stopped && !*paused));
 }
 
+bool docker_exec_container_stopped(struct docker_command *c, const struct docker_call *call,
+				   int err, bool *paused)
+{
+	if (!container_has_stopped(call, err, paused))
+		return false;
+	docker_helper_forget(c->helper);
+	if (c->phase == DOCKER_RUNNING)
+		lose(c, "container_stopped",
+		     "docker: the container was stopped or removed while the command ran");
+	docker_exec_found_gone(c);
+	return true;
+}
+
 static void container_seen(struct docker_call *call, int err)
 {
 	struct docker_command *c = container_of(call, struct docker_command, call);
 	AUTO_TEXT struct text why = {0};
 	bool paused;
 
-	if (container_has_stopped(call, err, &paused)) {
-		docker_helper_forget(c->helper);
-		if (c->phase == DOCKER_RUNNING)
-			lose(c, "container_stopped",
-			     "docker: the container was stopped or removed while the command ran");
-		found_gone(c);
+	if (docker_exec_container_stopped(c, call, err, &paused))
 		return;
-	}
 	if (!c->killing) {
 		/* It may just be ending, and its helper was the first to go. */
 		if (c->asks++ < DOCKER_CHECK_TRIES)
@@ -106,7 +112,7 @@ static void answered_ask(struct docker_ask *ask, int answer, const char *why)
 	AUTO_TEXT struct text path = {0};
 
 	if (answer == 0) {
-		found_gone(c);
+		docker_exec_found_gone(c);
 		return;
 	}
 	if (answer == 1) {
@@ -127,6 +133,10 @@ static void answered_ask(struct docker_ask *ask, int answer, const char *why)
 /* Whether anything is left is known by looking; until it is, the command is not gone. */
 static void ask_helper(struct docker_command *c, enum docker_ask_kind kind)
 {
+	if (!c->output.reports) {
+		docker_bare_ask(c);
+		return;
+	}
 	c->ask.mark = c->mark;
 	c->ask.held = c->phase == DOCKER_RUNNING || c->result_known;
 	c->ask.done = answered_ask;
@@ -172,11 +182,13 @@ static void ended(struct docker_command *c, const struct facts *facts)
 	if (c->phase == DOCKER_STARTING)
 		docker_command_started(c, 0);
 	c->result_known = true;
+	if (!c->output.reports && facts->pid && !c->ask.pid)
+		docker_bare_leader(c, facts->pid);
 	docker_command_exited(c, facts->code);
 	if (c->gone)
 		exec_gone(c->base.exec);
-	else if (c->helper->shell)
-		ask_helper(c, c->killing ? DOCKER_ASK_KILL : DOCKER_ASK_CHECK);
+	else
+		c->kind->finish(c);
 }
 
 static int parse_facts(const struct docker_call *call, struct facts *ret)
@@ -221,7 +233,7 @@ static void look_failed(struct docker_command *c, int err)
 {
 	AUTO_TEXT struct text why = {0};
 
-	if (!c->eof || c->looks < DOCKER_LOST_LOOKS) {
+	if (!c->eof || (c->looks < DOCKER_LOST_LOOKS && !c->gone)) {
 		look_again(c);
 		return;
 	}
@@ -252,6 +264,7 @@ static void looked(struct docker_call *call, int err)
 	}
 	if (c->phase == DOCKER_STARTING && facts.pid && !c->output.reports) {
 		c->looks = 0;
+		docker_bare_leader(c, facts.pid);
 		docker_command_started(c, facts.pid);
 	}
 	if (!facts.running && c->eof) {
@@ -282,7 +295,7 @@ static void look(struct docker_command *c)
 			  looked);
 }
 
-static void stream_ended(struct docker_command *c, int err)
+void docker_exec_ended(struct docker_command *c, int err)
 {
 	if (c->phase == DOCKER_ENDED)
 		return;
@@ -300,7 +313,7 @@ static void stream_ended(struct docker_command *c, int err)
 
 /* ---- The beginning ---- */
 
-static void answered(struct docker_command *c, int err)
+void docker_exec_answered(struct docker_command *c, int err)
 {
 	AUTO_TEXT struct text why = {0};
 
@@ -333,7 +346,7 @@ static void created(struct docker_call *call, int err)
 	if (!c->id) {
 		err = docker_why(call->api, err, &call->answer, &call->body, &why,
 				 "docker: cannot run a command");
-		if (err == -ENXIO)
+		if (err == -ENXIO && c->helper)
 			docker_helper_forget(c->helper);
 		exec_refused(c->base.exec, err, "%s", text_str(&why));
 		return;
@@ -348,17 +361,13 @@ static void created(struct docker_call *call, int err)
 	c->phase = DOCKER_STARTING;
 }
 
-static int make_exec(struct docker_command *c, struct text *why)
+int docker_exec_make(struct docker_command *c, struct text *why)
 {
-	struct docker_helper *helper = c->helper;
 	AUTO_TEXT struct text path = {0};
 	AUTO_TEXT struct text body = {0};
-	int err;
+	int err = 0;
 
-	c->container = strdup(helper->container);
-	c->output.reports = helper->shell;
-	err = c->container ? 0 : -ENOMEM;
-	if (!err && helper->shell)
+	if (c->output.reports)
 		err = docker_command_line(c);
 	if (!err)
 		err = docker_exec_body(c, &body, why);
@@ -376,15 +385,23 @@ static void ensured(struct docker_ensure *ensure, int err, const char *sentence)
 	struct docker_command *c = container_of(ensure, struct docker_command, ensure);
 	AUTO_TEXT struct text why = {0};
 
-	if (err < 0)
+	if (err < 0) {
 		text_printf(&why, "%s", sentence);
-	else
-		err = make_exec(c, &why);
+	} else {
+		c->container = strdup(c->helper->container);
+		c->output.reports = c->helper->shell;
+		err = c->container ? docker_exec_make(c, &why) : -ENOMEM;
+	}
 	if (err < 0)
 		exec_refused(c->base.exec, err, "%s", text_str(&why));
 }
 
-static void timer_fired(struct timer *timer)
+static void finish(struct docker_command *c)
+{
+	ask_helper(c, c->killing ? DOCKER_ASK_KILL : DOCKER_ASK_CHECK);
+}
+
+void docker_exec_timer_fired(struct timer *timer)
 {
 	struct docker_command *c = container_of(timer, struct docker_command, timer);
 
@@ -397,12 +414,12 @@ static void timer_fired(struct timer *timer)
 	if (c->phase != DOCKER_ENDED)
 		look(c);
 	else if (!c->gone && !c->ask.queued)
-		ask_helper(c, c->killing ? DOCKER_ASK_KILL : DOCKER_ASK_CHECK);
+		c->kind->finish(c);
 }
 
 static int begin(struct docker_command *c, struct text *why)
 {
-	c->timer.fire = timer_fired;
+	c->timer.fire = docker_exec_timer_fired;
 	c->ensure.done = ensured;
 	c->helper = docker_helper_of(c->docker, c->spec);
 	if (!c->helper)
@@ -437,50 +454,17 @@ static void kill_command(struct docker_command *c)
 		ask_helper(c, DOCKER_ASK_KILL);
 }
 
-/* A signal outlives the call that asked for it, and nobody waits for what becomes of it. */
-struct sent_signal {
-	struct docker_ask ask;
-	char mark[DOCKER_MARK_SIZE];
-};
-
-static void signal_answered(struct docker_ask *ask, int answer, const char *why)
-{
-	struct sent_signal *sent = container_of(ask, struct sent_signal, ask);
-
-	if (answer < 0)
-		log_warning("docker: signal %d was not sent: %s", ask->signo, why);
-	free(sent);
-}
-
 static int signal_command(struct docker_command *c, int signo, struct text *why)
 {
-	struct sent_signal *sent;
-
-	if (!c->output.reports)
-		return text_fail(why, -EOPNOTSUPP,
-				 "docker: the container %s has no /bin/sh, without which no signal "
-				 "can be sent",
-				 c->docker->container);
-	sent = calloc(1, sizeof(*sent));
-	if (!sent)
-		return -ENOMEM;
-	memcpy(sent->mark, c->mark, sizeof(sent->mark));
-	sent->ask = (struct docker_ask){
-		.mark = sent->mark,
-		.pid = c->ask.pid,
-		.ticks = c->ask.ticks,
-		.held = true,
-		.signo = signo,
-		.done = signal_answered,
-	};
-	docker_helper_ask(c->helper, &sent->ask, DOCKER_ASK_SIGNAL);
-	return 0;
+	return c->output.reports ? docker_helper_signal(c->helper, &c->ask, c->mark, signo)
+				 : docker_bare_signal(c, signo, why);
 }
 
 const struct docker_kind docker_exec_kind = {
 	.begin = begin,
-	.answered = answered,
-	.ended = stream_ended,
+	.answered = docker_exec_answered,
+	.ended = docker_exec_ended,
+	.finish = finish,
 	.kill = kill_command,
 	.signal = signal_command,
 };

@@ -52,6 +52,13 @@ void docker_helper_done(struct docker_helper *h)
 	task_cancel(&h->task);
 	free(h->container);
 	h->container = NULL;
+	/* Signals that were not sent yet: there is nobody left to get them. */
+	while (!list_empty(&h->asks)) {
+		struct docker_ask *ask = list_first(&h->asks, struct docker_ask, link);
+
+		docker_ask_cancel(ask);
+		ask->done(ask, 1, "");
+	}
 }
 
 /* ---- Asking ---- */
@@ -408,4 +415,41 @@ void docker_ensure_cancel(struct docker_ensure *ensure)
 	if (ensure->queued)
 		list_remove(&ensure->link);
 	ensure->queued = false;
+}
+
+/* ---- Signals ---- */
+
+/* One outlives the call that asked for it, and nobody waits for what becomes of it. */
+struct sent_signal {
+	struct docker_ask ask;
+	char mark[DOCKER_MARK_SIZE];
+};
+
+static void signal_answered(struct docker_ask *ask, int answer, const char *why)
+{
+	struct sent_signal *sent = container_of(ask, struct sent_signal, ask);
+
+	if (answer < 0)
+		log_warning("docker: signal %d was not sent: %s", ask->signo, why);
+	free(sent);
+}
+
+int docker_helper_signal(struct docker_helper *h, const struct docker_ask *leader, const char *mark,
+			 int signo)
+{
+	struct sent_signal *sent = calloc(1, sizeof(*sent));
+
+	if (!sent)
+		return -ENOMEM;
+	snprintf(sent->mark, sizeof(sent->mark), "%s", mark);
+	sent->ask = (struct docker_ask){
+		.mark = sent->mark,
+		.pid = leader->pid,
+		.ticks = leader->ticks,
+		.held = true,
+		.signo = signo,
+		.done = signal_answered,
+	};
+	docker_helper_ask(h, &sent->ask, DOCKER_ASK_SIGNAL);
+	return 0;
 }

@@ -97,3 +97,10 @@ void docker_helper_forget(struct docker_helper *h);
 /* Asks; done() follows in a later turn. Asked again before that, the newer question counts. */
 void docker_helper_ask(struct docker_helper *h, struct docker_ask *ask, enum docker_ask_kind kind);
 void docker_ask_cancel(struct docker_ask *ask);
+
+/*
+ * Sends a signal to the process group of a command whose leader is pid and ticks there. Nobody is
+ * told what becomes of it but the log. Returns 0 or -ENOMEM.
+ */
+int docker_helper_signal(struct docker_helper *h, const struct docker_ask *leader, const char *mark,
+			 int signo);

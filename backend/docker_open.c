@@ -211,7 +211,10 @@ static int meet_image(struct meeting *m, struct text *why)
 	if (err < 0)
 		return err;
 	m->docker->owner = TAKE_PTR(owner.data);
-	return find_shell(m);
+	err = find_shell(m);
+	if (m->docker->image_shell)
+		m->docker->kind = &docker_room_kind;
+	return err;
 }
 
 int docker_meet(struct docker *docker, struct text *why)

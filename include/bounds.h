@@ -227,8 +227,14 @@
 #define DOCKER_CALL_MS 30000
 /* To make a container, and to start it: an engine does one after the other. */
 #define DOCKER_START_MS 120000
-/* Signals to one container that wait for each other. */
-#define DOCKER_SIGNALS_MAX 16
+/* The whole id of a container. */
+#define DOCKER_ID_HEX 64
+/* A kill from this machine: rounds in one turn; turns until it has failed, and between them. */
+#define DOCKER_NEAR_ROUNDS 3
+#define DOCKER_NEAR_LOOKS 100
+#define DOCKER_NEAR_LOOK_MS 5
+/* In a container that is made for one command: its init and the shell that waits. */
+#define DOCKER_ROOM_PROCESSES 2
 /* The removal of an ended command's container, and how long the end of the mount waits for it. */
 #define DOCKER_REMOVE_TRIES 20
 #define DOCKER_REMOVE_RETRY_MS 200

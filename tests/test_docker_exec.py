@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import threading
@@ -38,10 +39,10 @@ def in_container(target, tmp_path):
 
     mounts = []
 
-    def make(name, *options, **kwargs):
+    def make(name, *options, wrap=(), **kwargs):
         at = tmp_path / f"c{len(mounts)}"
         of = dataclasses.replace(target, address=f"docker:{name}", **kwargs)
-        mounts.append(Mount(of, at, options).start())
+        mounts.append(Mount(of, at, options, wrap=wrap).start())
         return mounts[-1]
 
     yield make
@@ -353,25 +354,35 @@ def test_a_daemon_that_is_killed_leaves_nothing(mounted):
 # ---- without a shell ----
 
 
+def bare_image(engine, place):
+    """Makes an image of a few programs, no /bin/sh among them. Returns its name."""
+    root = place / "root"
+    (root / "bin").mkdir(parents=True)
+    for name in ("proc", "dev", "tmp", "etc"):
+        (root / name).mkdir()
+    shutil.copy("/bin/busybox", root / "bin/one")
+    for name in ("cat", "sleep", "env", "head", "setsid", "nohup"):
+        (root / "bin" / name).symlink_to("one")
+    subprocess.run(["tar", "-C", root, "-cf", place / "tar", "."], check=True)
+    engine.client("import", place / "tar", "bare:test")
+    return "bare:test"
 
 
-def test_a_container_without_a_shell(target, in_container, tmp_path):
+BARE = {"cannot": {"non-utf8", "signal-result"}}
+
+
+@pytest.fixture(scope="module")
+def bare(target, tmp_path_factory):
+    """The name of an image without a shell."""
+    return bare_image(target.engine, tmp_path_factory.mktemp("bare"))
+
+
+def test_a_container_without_a_shell(target, bare, in_container):
     """What can be done is done; what cannot is refused, and said."""
     engine = target.engine
-    root = tmp_path / "root"
-    (root / "bin").mkdir(parents=True)
-    for place in ("proc", "dev", "tmp", "etc"):
-        (root / place).mkdir()
-    (root / "bin/one").write_bytes(pathlib.Path("/bin/busybox").read_bytes())
-    (root / "bin/one").chmod(0o755)
-    (root / "bin/cat").symlink_to("one")
-    (root / "bin/sleep").symlink_to("one")
-    (root / "bin/env").symlink_to("one")
-    subprocess.run(["tar", "-C", root, "-cf", tmp_path / "tar", "."], check=True)
-    engine.client("import", tmp_path / "tar", "bare:test")
-    name = engine.container("bare:test")
+    name = engine.container(bare)
     try:
-        mount = in_container(name, cannot={"non-utf8", "signals", "signal-result", "pid"})
+        mount = in_container(name, **BARE)
         mount.allow("exec", "docker")
         assert mount.run(["cat"], b"through") == ("0", b"through", b"")
         result, out, err = mount.run(["nosuch"])
@@ -385,3 +396,67 @@ def test_a_container_without_a_shell(target, in_container, tmp_path):
         assert caught.value.errno == errno.EOPNOTSUPP
     finally:
         engine.kill_container(name)
+
+
+def is_gone(e):
+    return lambda: e.status()["remote"] == "gone"
+
+
+def test_a_tree_without_a_shell_is_killed_from_this_machine(bare, container, in_container):
+    mount = in_container(container(bare), **BARE)
+    mark = unique_seconds()
+    with mount.new() as e:
+        # The leader goes, and its child has a session of its own.
+        e.spec(["setsid", "sleep", mark])
+        assert e.result() == "0"
+        assert e.status()["remote"] == "running" and mount.target.processes(mark)
+        e.ctl("kill")
+        wait_for(is_gone(e), "remote: gone")
+        gone(mount, mark)
+    with mount.new() as e:
+        e.spec(["sleep", mark])
+        e.ctl("kill")
+        assert e.result() == "killed"
+        wait_for(is_gone(e), "remote: gone")
+        gone(mount, mark)
+    with mount.new() as e:
+        e.spec(["env", "-i", "nohup", "sleep", mark])
+        os.rmdir(e)
+        gone(mount, mark)
+
+
+def test_what_ends_without_a_shell_is_gone(bare, container, in_container):
+    mount = in_container(container(bare), **BARE)
+    with mount.new() as e:
+        e.spec(["cat", "/nosuch"])
+        assert e.result() == "1"
+        wait_for(is_gone(e), "remote: gone")
+
+
+def test_a_signal_without_a_shell(bare, container, in_container):
+    mount = in_container(container(bare), **BARE)
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(["sleep", mark])
+        e.ctl("signal TERM")
+        assert e.result() == "143"
+        wait_for(is_gone(e), "remote: gone")
+
+
+def test_without_a_shell_and_out_of_sight_nothing_is_believed_dead(target, bare, container, in_container):
+    """In another PID name space the engine's numbers stand for other processes, or none."""
+    name = container(bare)
+    mount = in_container(name, wrap=("unshare", "--pid", "--fork", "--kill-child"), **BARE)
+    mount.allow("exec", "docker")
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(["sleep", mark])
+        with pytest.raises(OSError) as caught:
+            e.ctl("signal TERM")
+        assert caught.value.errno == errno.EOPNOTSUPP
+        e.ctl("kill")
+        assert e.result() == "killed"
+        wait_for(lambda: "no /bin/sh" in (e.status()["error"] or ""), "the reason")
+        assert e.status()["remote"] == "running" and mount.target.processes(mark)
+        target.engine.client("kill", name)
+        wait_for(is_gone(e), "remote: gone", 40)

@@ -1,12 +1,17 @@
 """docker:image=IMAGE: a container for each exec, and none left."""
 
+import contextlib
 import dataclasses
 import errno
+import threading
+import time
 
 import pytest
 
 from harness import Mount, unique_seconds, wait_for
+from test_docker_exec import FILL, FILLED, bare_image
 from test_kill import gone
+from test_stdout import stays
 
 
 @pytest.fixture
@@ -64,6 +69,116 @@ def test_removal_kills(target, image):
         wait_for(lambda: len(mount.target.processes(mark)) >= 2, "the tree")
     gone(mount, mark)
     wait_for(lambda: not left(target), "the containers to be removed")
+
+
+# ---- the tail ----
+
+
+@pytest.mark.parametrize("read_before", [0, 2_300_000])
+def test_all_that_the_engine_holds_is_taken_without_a_reader(target, image, read_before):
+    """Docker drops what is left in the pipes of a container's first process unseen."""
+    mount = image("debian:test", "retain=64K", "spool_memory=64K")
+    with mount.new() as e:
+        e.spec(["perl", "-e", FILL, "one", "/dev/stderr", "20"])
+        with open(e / "stdout", "rb", buffering=0) as f:
+            before = b""
+            while len(before) < read_before:
+                before += f.read(read_before - len(before))
+            assert e.result() == "0"
+            out = before + b"".join(iter(lambda: f.read(1 << 20), b""))
+        count = int(e.read("stderr"))
+        assert len(out) == count and out == (FILLED * (count // len(FILLED) + 1))[:count]
+
+
+# ---- signals ----
+
+
+def test_a_signal_reaches_the_group(image):
+    mount = image()
+    with mount.new() as e:
+        child = "trap 'echo child; exit' TERM; echo up; sleep 60 & wait"
+        e.spec(f'trap "echo shell" TERM; sh -c "{child}" & wait; wait; exit 4')
+        e.wait_size(3)
+        e.ctl("signal TERM")
+        assert e.result() == "4"
+        assert sorted(e.read("stdout").split()) == [b"child", b"shell", b"up"]
+
+
+# ---- without a shell ----
+
+
+@pytest.fixture(scope="module")
+def bare(target, tmp_path_factory):
+    """An image of a few programs, no /bin/sh among them."""
+    return bare_image(target.engine, tmp_path_factory.mktemp("bare"))
+
+
+def test_an_image_without_a_shell(image, bare):
+    mount = image(bare)
+    assert mount.run(["cat"], b"through") == ("0", b"through", b"")
+    result, out, err = mount.run(["nosuch"])
+    assert (result, out) == ("127", b"") and b"nosuch" in err
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(["sleep", mark])
+        with pytest.raises(OSError) as caught:
+            e.ctl("signal TERM")
+        assert caught.value.errno == errno.EOPNOTSUPP
+        e.ctl("kill")
+        assert e.result() == "killed"
+        gone(mount, mark)
+
+
+def test_an_image_without_a_shell_and_a_slow_reader(image, bare):
+    """Whether all of the output has come is then not known."""
+    mount = image(bare, "retain=64K", "spool_memory=64K")
+    mount.allow("output_cut")
+    with mount.new() as e:
+        e.spec(["cat"])
+        e.append("stdin", bytes(1_000_000))
+        stays(e)
+        e.ctl("eof")
+        assert e.result() == "lost output_cut"
+        wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+    with mount.new() as e:
+        e.spec({"cmd": ["head", "-c", "600000", "/dev/zero"], "retain": "1M"})
+        assert e.result() == "0"
+        assert len(e.read("stdout")) == 600_000
+
+
+# ---- ends ----
+
+
+def test_a_daemon_that_is_killed_leaves_no_command(image):
+    mount = image()
+    mark = unique_seconds()
+    mount.new().spec(["sh", "-c", f"setsid env -i sleep {mark} & sleep {mark}"])
+    wait_for(lambda: len(mount.target.processes(mark)) >= 2, "the tree")
+    mount.broken = True
+    mount.daemon.kill()
+    gone(mount, mark)
+
+
+def test_a_kill_right_behind_the_start(image):
+    """However far the start has come."""
+    mount = image()
+    mark = unique_seconds()
+    for wait_ms in (0, 20, 60, 120, 200, 300, 450):
+        e = mount.new()
+        starter = threading.Thread(target=written, args=(e, ["sleep", mark]))
+        starter.start()
+        time.sleep(wait_ms / 1000)
+        with open(e / "exit", "rb") as ended:
+            e.ctl("kill")
+            assert ended.read() in (b"killed\n", b"failed ECANCELED\n")
+        starter.join()
+        e.remove()
+    gone(mount, mark)
+
+
+def written(e, spec):
+    with contextlib.suppress(OSError):
+        e.spec(spec)
 
 
 def test_what_a_killed_daemon_left_is_removed_by_the_next(target, image):
