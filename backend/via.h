@@ -48,6 +48,8 @@ struct via_command {
 	int code; /* or the signal's number */
 	enum via_left left;
 
+	/* The far side has said in the stream that nobody of the command has it any more. */
+	bool complete[STREAM_COUNT];
 	bool stream_told[STREAM_COUNT];
 	bool cut[STREAM_COUNT]; /* nobody will read it: what comes is thrown away */
 	/* Its PID name space was made by its own call, and dies with it. */
@@ -72,15 +74,6 @@ void via_describe_end(struct text *ret, const struct call *call, const struct te
 
 /* Keeps the beginning of what a prefix says on its own account. */
 void via_keep_noise(struct text *noise, const char *data, size_t len);
-
-/* Whether the leader has ended, and nobody of the command has its streams. */
-static inline bool via_streams_complete(const struct via_command *c)
-{
-	return c->left == VIA_LEFT_NONE || c->left == VIA_LEFT_SOME;
-}
-
-/* Takes down what the far side says, or does not say, of processes that are left. */
-void via_set_left(struct via_command *c, enum via_left left);
 
 /* Looks at all facts and takes the steps that follow. Reports, and may end the command. */
 void via_judge(struct via_command *c);

@@ -51,8 +51,8 @@ static void take_place(struct via_command *c, const char *words)
 }
 
 /*
- * The leader has ended. The other stream may be held back with the same mark in it: it
- * gets the room that is due to an ended command.
+ * The leader has ended. The other stream may be held back with the same mark in it, and either
+ * with the one behind it (take_left()): they get the room that is due to an ended command.
  */
 static void take_end(struct via_command *c, enum stream_id stream, bool signaled, const char *words)
 {
@@ -63,7 +63,8 @@ static void take_end(struct via_command *c, enum stream_id stream, bool signaled
 	c->end_seen[stream] = true;
 	if (c->end_seen[other] || c->phase != VIA_RUNNING)
 		return;
-	exec_output_overdraw(c->base.exec, other, DRAIN_ALLOWANCE);
+	for (int i = 0; i < STREAM_COUNT; i++)
+		exec_output_overdraw(c->base.exec, (enum stream_id)i, DRAIN_ALLOWANCE);
 	call_resume(&c->call, other);
 }
 
@@ -83,19 +84,16 @@ static void take_refusal(struct via_command *c, const char *words, bool variable
 	}
 }
 
-void via_set_left(struct via_command *c, enum via_left left)
+static void take_left(struct via_command *c, enum stream_id stream, const char *words)
 {
-	c->left = left;
-	/* It may have waited for this. */
-	call_resume(&c->call, STREAM_STDOUT);
-}
+	enum via_left left = strcmp(words, "none") == 0	  ? VIA_LEFT_NONE
+			     : strcmp(words, "some") == 0 ? VIA_LEFT_SOME
+			     : strcmp(words, "held") == 0 ? VIA_LEFT_HELD
+							  : VIA_LEFT_UNKNOWN;
 
-static void take_left(struct via_command *c, const char *words)
-{
-	via_set_left(c, strcmp(words, "none") == 0   ? VIA_LEFT_NONE
-			: strcmp(words, "some") == 0 ? VIA_LEFT_SOME
-			: strcmp(words, "held") == 0 ? VIA_LEFT_HELD
-						     : VIA_LEFT_UNKNOWN);
+	if (stream == STREAM_STDERR)
+		c->left = left;
+	c->complete[stream] = left == VIA_LEFT_NONE || left == VIA_LEFT_SOME;
 }
 
 /* The words after key and a space, or NULL. */
@@ -118,14 +116,14 @@ static void mark(struct call *call, enum stream_id stream, const char *words)
 		take_end(c, stream, false, rest);
 	} else if ((rest = after(words, "signal"))) {
 		take_end(c, stream, true, rest);
+	} else if ((rest = after(words, "left"))) {
+		take_left(c, stream, rest);
 	} else if (stream != STREAM_STDERR) {
 		log_debug("via: unexpected mark on stdout");
 	} else if ((rest = after(words, "start"))) {
 		take_start(c, rest);
 	} else if ((rest = after(words, "place"))) {
 		take_place(c, rest);
-	} else if ((rest = after(words, "left"))) {
-		take_left(c, rest);
 	} else if ((rest = after(words, "cwd"))) {
 		take_refusal(c, rest, false);
 	} else if ((rest = after(words, "env"))) {
@@ -142,21 +140,19 @@ static bool has_room(struct call *call, enum stream_id stream)
 
 	if (c->phase < VIA_RUNNING)
 		return stream == STREAM_STDERR || c->phase == VIA_CALLING;
-	return c->cut[stream] || exec_output_has_room(c->base.exec, stream);
+	return c->cut[stream] || c->complete[stream] || exec_output_has_room(c->base.exec, stream);
 }
 
 /*
- * As much as the stream has room for, to the byte. What comes on stdout behind the mark of the end
- * is the command's children's or the prefix's: it waits until the far side has told.
+ * As much as the stream has room for, to the byte. What comes behind the mark of the end is the
+ * command's children's, until the far side has said that none has the stream; then the prefix's.
  */
 static size_t pass_on(struct via_command *c, enum stream_id stream, const char *data, size_t len)
 {
 	size_t done = 0;
 
-	if (c->cut[stream] || (c->end_seen[stream] && via_streams_complete(c)))
+	if (c->cut[stream] || c->complete[stream])
 		return len;
-	if (stream == STREAM_STDOUT && c->end_seen[stream] && c->left == VIA_LEFT_UNTOLD)
-		return 0;
 	while (done < len) {
 		void *room;
 		size_t n = MIN(exec_output_reserve(c->base.exec, stream, &room), len - done);

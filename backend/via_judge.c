@@ -188,7 +188,7 @@ static void end(struct via_command *c)
 	c->lingered = false;
 	c->looks = 0;
 	if (c->left == VIA_LEFT_UNTOLD)
-		via_set_left(c, VIA_LEFT_UNKNOWN);
+		c->left = VIA_LEFT_UNKNOWN;
 	if (c->signaled)
 		exec_signaled(c->base.exec, c->code);
 	else
@@ -217,7 +217,7 @@ static void judge_ended(struct via_command *c)
 	bool done = true;
 
 	for (int i = 0; i < STREAM_COUNT; i++) {
-		if (!c->stream_told[i] && (c->call.over[i] || via_streams_complete(c))) {
+		if (!c->stream_told[i] && (c->call.over[i] || c->complete[i])) {
 			c->stream_told[i] = true;
 			exec_output_end(c->base.exec, (enum stream_id)i);
 		}

@@ -86,7 +86,9 @@ static const char count_left[] =
 	"*\"$spawnfs_self\"*) if spawnfs_held; then spawnfs_left=held; else spawnfs_left=some; "
 	"fi;; "
 	"*) spawnfs_left=unknown;; esac; fi; "
-	"spawnfs_mark left $spawnfs_left >&2; wait; [ $spawnfs_left = none ]";
+	"spawnfs_mark left $spawnfs_left >&2; wait; "
+	"case $spawnfs_left in none | some) spawnfs_mark left $spawnfs_left;; esac; "
+	"[ $spawnfs_left = none ]";
 
 /*
  * The place may end with the supervisor (a sandbox), or the streams be cut soon after (docker): so

@@ -14,6 +14,8 @@
  *   stderr  left none|some|held|unknown   whether processes of it are left; held: and
  *                                      have its streams open. But for none the shell then stays
  *                                      until its input ends
+ *   stdout  left none|some             nobody has this stream any more: what came before was
+ *                                      of the command, what follows is not
  *   stderr  walk none|some|blind|elsewhere   answers script_kill()
  *   stderr  sent yes|no|elsewhere            answers script_signal()
  */

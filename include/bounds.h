@@ -100,7 +100,7 @@
 #define VIA_ERRAND_MS 30000
 /* How often, and how many times, it is looked whether a killed name space has ended. */
 #define VIA_LOOK_MS 20
-#define VIA_LOOKS_MAX 50
+#define VIA_LOOKS_MAX 250
 /* How many processes a prefix may have between its own and the init of a name space it makes. */
 #define VIA_WRAPPERS_MAX 8
 

@@ -111,6 +111,17 @@ def test_each_shell(behind, shell):
     mount.broken = True  # the sandboxes have copies of the mount
 
 
+@pytest.mark.parametrize("noise", ["", "; echo bye"])
+def test_a_child_that_writes_while_the_far_side_looks(behind, tmp_path, noise):
+    """And is gone before it has looked: its line is output, what the prefix says afterwards is not."""
+    slow = tmp_path / "grep"
+    slow.write_text('#!/bin/sh\nsleep 1\nexec /usr/bin/grep "$@"\n')
+    slow.chmod(0o755)
+    mount = behind(wrapper(f'PATH={tmp_path}:$PATH; "$@"{noise}'), "drain_quiet=10", "drain_limit=20")
+    script = "(sleep 0.3; echo late; echo err >&2) & echo early"
+    assert mount.run(["sh", "-c", script]) == ("0", b"early\nlate\n", b"err\n")
+
+
 def test_noise_on_stderr_all_the_time(behind):
     script = 'while :; do echo noise; sleep 0.01; done >&2 & exec "$@"'
     mount = behind(wrapper(script))
