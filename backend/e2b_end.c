@@ -297,6 +297,7 @@ static void kill_done(struct e2b_job *job, char state, int number, const struct 
 	} else if (fault) {
 		exec_kill_failed(exec, fault->err, "%s", fault->text);
 	} else if (left) {
+		c->clean_sweeps = 0;
 		exec_kill_failed(exec, -EBUSY,
 				 "e2b: %d processes are left in sandbox %s after SIGKILL", left,
 				 c->sandbox->id);

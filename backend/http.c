@@ -7,6 +7,7 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -174,6 +175,15 @@ static size_t write_body(char *data, size_t size, size_t count, void *arg)
 	return CURL_WRITEFUNC_PAUSE;
 }
 
+/* Else the kernel tries for a quarter of an hour, and over HTTP/2 all later calls share that. */
+static int set_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+	unsigned limit_ms = HTTP_UNACKED_MS;
+
+	setsockopt(fd, SOL_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
+	return CURL_SOCKOPT_OK;
+}
+
 static void set_transport(struct exchange *x)
 {
 	struct http *http = x->http;
@@ -184,6 +194,7 @@ static void set_transport(struct exchange *x)
 	curl_easy_setopt(x->easy, CURLOPT_BUFFERSIZE, (long)HTTP_BUFFER_BYTES);
 	curl_easy_setopt(x->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)HTTP_CONNECT_MS);
 	curl_easy_setopt(x->easy, CURLOPT_TIMEOUT_MS, (long)x->call->limit_ms);
+	curl_easy_setopt(x->easy, CURLOPT_SOCKOPTFUNCTION, set_socket);
 	curl_easy_setopt(x->easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(x->easy, CURLOPT_TCP_KEEPIDLE, (long)HTTP_TCP_KEEPALIVE_S);
 	curl_easy_setopt(x->easy, CURLOPT_TCP_KEEPINTVL, (long)HTTP_TCP_KEEPALIVE_S);

@@ -147,6 +147,8 @@
 /* HTTP (backend/http.c): the time for a connection, and when TCP asks whether the peer lives. */
 #define HTTP_CONNECT_MS 10000
 #define HTTP_TCP_KEEPALIVE_S 30
+/* How long data that was sent may stay unacknowledged. */
+#define HTTP_UNACKED_MS 90000
 /* Connections kept for later calls, and for how long one may have been idle. */
 #define HTTP_IDLE_CONNECTIONS 256
 #define HTTP_IDLE_MAX_S 60u

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import e2b_peer
-from harness import Mount, rss, unique_seconds, wait_for
+from harness import SLOW, Mount, rss, unique_seconds, wait_for
 from targets import Target
 
 
@@ -37,7 +37,9 @@ def test_thousands_of_sandboxes_under_one_mount(peer, tmp_path):
 
             assert list(pool.map(visit, ids)) == [("0", id.encode() + b"\n", b"") for id in ids]
             each = (rss(mount.pid) - before) / len(ids)
-            assert each < 64 << 10, f"{each / 1024:.0f} KiB for each"
+            # A sanitizer keeps what was freed.
+            most = 64 << 10 if SLOW == 1 else 1 << 20
+            assert each < most, f"{each / 1024:.0f} KiB for each"
 
 
 @pytest.mark.deadline(180)
