@@ -24,7 +24,7 @@ def at(peer, address, **fields):
     return Target(address=address, env=peer.env, name="e2b", **fields)
 
 
-@pytest.mark.deadline(300)
+@pytest.mark.deadline(500)
 def test_thousands_of_sandboxes_under_one_mount(peer, tmp_path):
     """Each is attached to, asked for its PATH, and runs a command of its own."""
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
