@@ -143,6 +143,7 @@ static int docker_open(const struct backend_args *args, struct backend **ret, st
 		.settings = args->settings,
 		.keys = SPEC_KEYS_BASIC | SPEC_KEY_USER | SPEC_KEY_TIMEOUT,
 		.target = strdup(args->target),
+		.no_spin = true,
 	};
 	list_init(&docker->user_helpers);
 	docker_removals_init(&docker->removals, &docker->api);
