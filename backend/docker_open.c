@@ -105,6 +105,9 @@ static int find_container(struct meeting *m, struct text *why)
 	m->why = why;
 	docker_helper_ensure(&docker->helper, &m->ensure);
 	err = loop_run(docker->base.loop);
+	if (docker->helper.no_shell)
+		docker->base.caveat = "the container has no /bin/sh: signals and kills work only "
+				      "where the engine is on this machine and spawnfs is root";
 	return err ? err : m->err;
 }
 
@@ -214,6 +217,10 @@ static int meet_image(struct meeting *m, struct text *why)
 	err = find_shell(m);
 	if (m->docker->image_shell)
 		m->docker->kind = &docker_room_kind;
+	else
+		m->docker->base.caveat =
+			"the image has no /bin/sh: signals are refused, and exit says \"lost "
+			"output_cut\" when the command's last output had to wait for a reader";
 	return err;
 }
 

@@ -384,6 +384,7 @@ def test_a_container_without_a_shell(target, bare, in_container):
     try:
         mount = in_container(name, **BARE)
         mount.allow("exec", "docker")
+        assert "no /bin/sh" in json.loads(mount.info("capabilities"))["caveat"]
         assert mount.run(["cat"], b"through") == ("0", b"through", b"")
         result, out, err = mount.run(["nosuch"])
         assert (result, out) == ("127", b"") and b"nosuch" in err

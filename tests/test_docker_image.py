@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import json
 import threading
 import time
 
@@ -115,6 +116,7 @@ def bare(target, tmp_path_factory):
 
 def test_an_image_without_a_shell(image, bare):
     mount = image(bare)
+    assert "signals are refused" in json.loads(mount.info("capabilities"))["caveat"]
     assert mount.run(["cat"], b"through") == ("0", b"through", b"")
     result, out, err = mount.run(["nosuch"])
     assert (result, out) == ("127", b"") and b"nosuch" in err
