@@ -241,12 +241,14 @@ int mount_open(struct mount *m, struct text *why)
 	if (err < 0)
 		return text_fail(why, err, "cannot set up FUSE: %s",
 				 *fuse_said ? fuse_said : strerror(-err));
+	/* Before there is a mount: one whose daemon a signal has ended would stay there, dead. */
+	err = watch_signals(m);
+	if (err < 0)
+		return text_fail(why, err, "cannot watch for signals: %s", strerror(-err));
 	err = attach(m, why);
 	if (err < 0)
 		return err;
-	err = watch_signals(m);
-	if (!err)
-		err = watch_requests(m);
+	err = watch_requests(m);
 	if (!err)
 		err = invalidator_new(m->session, &m->invalidator);
 	m->watch.gone = on_gone;

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness import (
-    SLOW, SPAWNFS, Mount, blocked, child, descendants, detach, kill, local_marks, mount_entry, process_state,
+    SLOW, SPAWNFS, Mount, blocked, call, child, descendants, detach, kill, local_marks, mount_entry, process_state,
     sanitized, threads, unique, wait_for,
 )
 from test_kill import TREES, gone, grow, sigkill
@@ -250,6 +250,43 @@ def test_two_mounts_do_not_know_each_other(mounted):
         a.write("stdin", b"a")
         b.write("stdin", b"b")
         assert (a.read("stdout"), b.read("stdout")) == (b"a", b"b")
+
+
+SLOW_MOUNT = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+int mount(const char *source, const char *target, const char *type, unsigned long flags, const void *data)
+{
+	int (*real)(const char *, const char *, const char *, unsigned long, const void *) =
+		dlsym(RTLD_NEXT, "mount");
+	int ret = real(source, target, type, flags, data);
+
+	usleep(500000);
+	return ret;
+}
+"""
+
+
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_as_soon_as_it_is_mounted_leaves_no_dead_mount(tmp_path, signo):
+    (tmp_path / "slow.c").write_text(SLOW_MOUNT)
+    call(["cc", "-shared", "-fPIC", "-o", tmp_path / "slow.so", tmp_path / "slow.c"])
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(tmp_path / "slow.so"),
+        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+    }
+    place = tmp_path / "m"
+    place.mkdir()
+    with child(SPAWNFS, "-f", "local:", place, env=environment) as daemon:
+        try:
+            wait_for(lambda: mount_entry(place), "the mount", every=0.001)
+            daemon.send_signal(signo)
+            assert daemon.wait(10 * SLOW) == 0
+            assert not mount_entry(place)
+        finally:
+            detach(place)
 
 
 def test_a_mount_inside_a_mounts_command_is_possible(mounted, target, tmp_path):
