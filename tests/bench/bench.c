@@ -27,8 +27,7 @@
 #include <unistd.h>
 
 #define BLOCK (64 << 10)
-#define PREFIX_WORDS_MAX 60
-#define ARRAY_LEN(a) (sizeof(a) / sizeof(*(a)))
+#define WORDS_MAX 64
 
 static char self[4096];
 
@@ -151,7 +150,7 @@ static void prefixed(char **prefix, const char *const words[], const char *ret[]
 {
 	size_t n = 0;
 
-	while (*prefix && n < PREFIX_WORDS_MAX)
+	while (*prefix && n < WORDS_MAX - 4)
 		ret[n++] = *prefix++;
 	while (*words)
 		ret[n++] = *words++;
@@ -189,7 +188,7 @@ static void write_all(int fd, uint64_t bytes, size_t size)
 static void pipe_stdout(const char *bytes, size_t size, char **prefix)
 {
 	const char *words[] = {self, "produce", bytes, NULL};
-	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(words)];
+	const char *argv[WORDS_MAX];
 	double start = now();
 	struct child c;
 	uint64_t n;
@@ -217,14 +216,12 @@ static void pipe_stdin(uint64_t bytes, size_t size)
 	finish(&c);
 }
 
-static const char *const true_words[] = {"/bin/true", NULL};
-
 static void pipe_exec(int rounds, char **prefix)
 {
-	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(true_words)];
+	const char *argv[WORDS_MAX];
 	double *t = calloc((size_t)rounds, sizeof(*t));
 
-	prefixed(prefix, true_words, argv);
+	prefixed(prefix, (const char *[]){"/bin/true", NULL}, argv);
 	for (int i = 0; i < rounds; i++) {
 		double start = now();
 		struct child c = spawn(argv);
@@ -239,16 +236,19 @@ static void pipe_exec(int rounds, char **prefix)
 
 static void pipe_many(int count, char **prefix)
 {
-	const char *argv[PREFIX_WORDS_MAX + ARRAY_LEN(true_words)];
+	const char *argv[WORDS_MAX];
 	struct child *children = calloc((size_t)count, sizeof(*children));
 	double start = now();
 
-	prefixed(prefix, true_words, argv);
+	prefixed(prefix, (const char *[]){"/bin/true", NULL}, argv);
 	for (int i = 0; i < count; i++)
 		children[i] = spawn(argv);
-	for (int i = 0; i < count; i++)
-		read_all(children[i].out, 4096), finish(&children[i]);
+	for (int i = 0; i < count; i++) {
+		read_all(children[i].out, 4096);
+		finish(&children[i]);
+	}
 	printf("%.1f\n", (now() - start) * 1e3);
+	free(children);
 }
 
 static void echo_lines(int in, int out, int rounds)
