@@ -24,6 +24,8 @@
 #include "ssh_link.h"
 #include "ssh_options.h"
 
+struct ssh_command;
+
 struct ssh {
 	struct backend backend;
 	struct ssh_options options;
@@ -81,9 +83,10 @@ struct ssh_helper {
 	struct text said;
 	struct text line; /* not yet sent */
 	size_t line_at;
-	struct list queue; /* errands not asked */
-	struct list asked; /* errands in the present request */
-	unsigned number;   /* of it */
+	struct list commands; /* struct ssh_command, of this connection */
+	struct list queue;    /* errands not asked */
+	struct list asked;    /* errands in the present request */
+	unsigned number;      /* of it */
 	struct timer patience;
 	struct timer together;
 };
@@ -97,6 +100,10 @@ void ssh_helper_free(struct ssh_helper *helper);
 /* Starts the shell. */
 void ssh_helper_start(struct ssh_helper *helper);
 
+/* A command is given to its connection, or has no part in it any more. */
+void ssh_helper_join(struct ssh_helper *helper, struct ssh_command *command);
+void ssh_helper_leave(struct ssh_command *command);
+
 /* Whether it answers, or may yet. */
 bool ssh_helper_usable(const struct ssh_helper *helper);
 
@@ -107,7 +114,6 @@ bool ssh_helper_settled(const struct ssh_helper *helper);
 void ssh_helper_ask(struct ssh_helper *helper, struct ssh_errand *errand);
 
 /* Sends a signal to the group of a command. Returns 0, -EHOSTUNREACH or -ENOMEM. */
-struct ssh_command;
 int ssh_helper_signal(struct ssh_helper *helper, const struct ssh_command *command, int signo);
 
 /* ---- ssh_pool.c ---- */
@@ -155,6 +161,7 @@ struct ssh_command {
 	enum ssh_stage stage;
 	struct ssh_channel *channel;
 	struct ssh_helper *helper; /* its connection's; NULL when that is lost */
+	struct list of_helper;	   /* in helper->commands */
 	struct ssh_stream streams[STREAM_COUNT];
 
 	char mark[FAR_MARK_HEX + 1];

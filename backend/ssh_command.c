@@ -140,7 +140,7 @@ static void start_again(struct ssh_command *c)
 	text_wipe(&c->line);
 	c->line_at = 0;
 	c->pid = 0;
-	c->helper = NULL;
+	ssh_helper_leave(c);
 	c->stage = SSH_WAITING;
 	ssh_pool_queue(c->ssh, c);
 }
@@ -265,7 +265,7 @@ static void on_lost(void *owner, const char *why)
 	bool complete = c->ended && c->eof;
 
 	c->channel = NULL;
-	c->helper = NULL;
+	ssh_helper_leave(c);
 	if (c->refusal)
 		return;
 	if (!may_run(c)) {
@@ -313,6 +313,7 @@ int ssh_command_start(struct backend *backend, struct exec *exec, const struct s
 	c->ssh = container_of(backend, struct ssh, backend);
 	c->spec = spec;
 	list_init(&c->link);
+	list_init(&c->of_helper);
 	list_init(&c->errand.link);
 	c->errand.done = ssh_end_errand_done;
 	c->patience.fire = ssh_end_patience;
@@ -404,6 +405,7 @@ void ssh_command_release(struct command *command)
 	struct ssh_command *c = of(command);
 
 	list_remove(&c->link);
+	ssh_helper_leave(c);
 	list_remove(&c->errand.link);
 	timer_cancel(&c->patience);
 	task_cancel(&c->step);

@@ -360,6 +360,7 @@ int ssh_helper_new(struct ssh *ssh, struct ssh_helper **ret)
 		free(h);
 		return -EIO;
 	}
+	list_init(&h->commands);
 	list_init(&h->queue);
 	list_init(&h->asked);
 	h->patience.fire = on_patience;
@@ -386,13 +387,30 @@ bool ssh_helper_settled(const struct ssh_helper *h)
 	return !h->channel || h->ready || h->failed;
 }
 
+void ssh_helper_join(struct ssh_helper *h, struct ssh_command *c)
+{
+	c->helper = h;
+	list_append(&h->commands, &c->of_helper);
+}
+
+void ssh_helper_leave(struct ssh_command *c)
+{
+	list_remove(&c->of_helper);
+	c->helper = NULL;
+}
+
 bool ssh_helper_usable(const struct ssh_helper *h)
 {
 	return h->channel && !h->failed;
 }
 
+/* Commands whose channel had ended before are not told of the link's death by it. */
 void ssh_helper_free(struct ssh_helper *h)
 {
+	list_for_each_safe (c, &h->commands, struct ssh_command, of_helper) {
+		ssh_helper_leave(c);
+		c->lost = true;
+	}
 	list_splice(&h->ssh->errands, &h->asked);
 	list_splice(&h->ssh->errands, &h->queue);
 	timer_cancel(&h->patience);

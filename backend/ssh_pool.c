@@ -143,7 +143,7 @@ static void serve_queue(struct ssh *ssh)
 		if (!link)
 			break;
 		list_remove(&c->link);
-		c->helper = helper_of(link);
+		ssh_helper_join(helper_of(link), c);
 		ssh_command_open(c, link);
 	}
 	connect_for_waiting(ssh);

@@ -176,6 +176,29 @@ def test_a_lost_connection_is_told_and_the_command_killed(server, tmp_path):
             assert m.run({"cmd": ["echo", "again"]}) == ("0", b"again\n", b"")
 
 
+def test_what_an_ended_command_left_is_killed_over_another_connection(server, tmp_path):
+    """Its own session has ended, and then its connection."""
+    seconds = [harness.unique_seconds() for _ in range(3)]
+    with mounting(server, tmp_path, "dash", noise=NOISE) as m:
+        execs = []
+        for s in seconds:
+            e = m.new()
+            e.spec({"cmd": ["sh", "-c", f"setsid sleep {s} <&- >&- 2>&- & exit 0"]})
+            assert e.result() == "0"
+            wait_for(lambda: local_processes(s), "the child to run")
+            execs.append(e)
+        for pid in helpers(server):
+            harness.kill(pid, signal.SIGSTOP)
+        stopped = helpers(server)
+        break_connection(m)
+        assert m.run({"cmd": ["echo", "again"]}) == ("0", b"again\n", b"")
+        for e in execs:
+            e.remove()
+        wait_for(lambda: not [s for s in seconds if local_processes(s)], "rmdir to kill the children")
+        for pid in stopped:
+            harness.kill(pid)
+
+
 def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
     with sshd.server(shells=["root"]) as server:
         with mounting(server, tmp_path, noise=NOISE) as m:
