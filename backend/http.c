@@ -218,6 +218,7 @@ static void set_request(struct exchange *x)
 	curl_easy_setopt(x->easy, CURLOPT_ERRORBUFFER, x->error);
 	curl_easy_setopt(x->easy, CURLOPT_PRIVATE, x);
 	if (call->body) {
+		curl_easy_setopt(x->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)HTTP_UPLOAD_BYTES);
 		curl_easy_setopt(x->easy, CURLOPT_POST, 1L);
 		curl_easy_setopt(x->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_len);
 		curl_easy_setopt(x->easy, CURLOPT_READFUNCTION, read_body);

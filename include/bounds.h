@@ -156,6 +156,8 @@
 #define HTTP_STREAMS_MAX 1000
 /* libcurl's receive buffer, one for each call under way. */
 #define HTTP_BUFFER_BYTES (64 * KIB)
+/* And its send buffer: one piece of input with what stands around it goes out in one write(2). */
+#define HTTP_UPLOAD_BYTES (72 * KIB)
 
 /* One envelope of a Connect stream; envd's own are under 64 KiB. */
 #define ENVELOPE_BYTES_MAX (16 * MIB)
