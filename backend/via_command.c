@@ -57,9 +57,14 @@ static void take_place(struct via_command *c, const char *words)
 static void take_end(struct via_command *c, enum stream_id stream, bool signaled, const char *words)
 {
 	enum stream_id other = stream == STREAM_STDOUT ? STREAM_STDERR : STREAM_STDOUT;
+	char *rest;
+	long code = strtol(words, &rest, 10);
 
+	/* Not a status: then there is none, and the call's end will be a loss. */
+	if (rest == words || *rest || code < 0 || code > 255)
+		return;
 	c->signaled = signaled;
-	c->code = (int)strtol(words, NULL, 10) & 0xff;
+	c->code = (int)code;
 	c->end_seen[stream] = true;
 	if (c->end_seen[other] || c->phase != VIA_RUNNING)
 		return;

@@ -49,12 +49,16 @@ static const char command[] =
 	"else exec /bin/sh -c \"$spawnfs_loader\"; fi ); "
 	"echo \"=$?\"; }";
 
-/* The other end. Neither stream waits for the other with its mark: one may be held back. */
+/*
+ * The other end. Neither stream waits for the other with its mark: one may be held back. Without
+ * a status the shell that waited for the command was killed: nobody knows its result (2).
+ */
 static const char watcher[] =
-	"spawnfs_killed= spawnfs_pid=0; "
+	"spawnfs_killed= spawnfs_code= spawnfs_pid=0; "
 	"while IFS= read -r spawnfs_line; do case $spawnfs_line in "
 	"p*) spawnfs_pid=${spawnfs_line#p};; =*) spawnfs_code=${spawnfs_line#=};; "
 	"*) spawnfs_killed=yes;; esac; done; "
+	"[ \"$spawnfs_code\" ] || exit 2; "
 	"spawnfs_last=; { IFS= read -r spawnfs_last < /proc/sys/kernel/ns_last_pid; } 2>/dev/null; "
 	"if [ \"$spawnfs_killed\" ] && [ \"$spawnfs_code\" -gt 128 ]; "
 	"then spawnfs_end=\"signal $((spawnfs_code - 128))\"; "
@@ -92,9 +96,11 @@ static const char count_left[] =
 
 /*
  * The place may end with the supervisor (a sandbox), or the streams be cut soon after (docker): so
- * it stays while others hold them, until its input ends.
+ * it stays while others hold them (1), until its input ends. When the watcher could not tell the
+ * end, or was killed, it leaves at once: a call that ends without a mark is a loss.
  */
-static const char stay[] = " || while IFS= read -r spawnfs_line; do :; done; exit 0\n";
+static const char stay[] = "; case $? in 1) while IFS= read -r spawnfs_line; do :; done;; esac; "
+			   "exit 0\n";
 
 /* ---- Text ---- */
 

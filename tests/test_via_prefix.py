@@ -13,7 +13,7 @@ import pytest
 
 import harness
 import targets
-from harness import unique, unique_seconds, wait_for
+from harness import line_of, unique, unique_seconds, wait_for
 
 
 @pytest.fixture
@@ -293,3 +293,30 @@ def test_removal_while_the_prefix_is_slow(behind):
         os.rmdir(e.path)
         wait_for(lambda: not asleep(), "the prefix to be gone")
         assert writer.wait(10) != 0
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+@pytest.mark.parametrize("part", ["waiter", "watcher"])
+def test_a_part_of_the_far_side_is_killed(behind, shell, part):
+    """The out-of-memory killer may take any process there: then there is no result, and no `0`."""
+    mount = behind(shlex.join(["sh", "-c", f'shift; exec {shell} "$@"', "sh"]))
+    mount.allow("lost")
+    mark = unique_seconds()
+    with mount.new() as e:
+        # The leader's parent is the waiter; the watcher is the waiter's sibling.
+        e.spec(["sh", "-c", f"echo $PPID; read x; exec sleep {mark}"])
+        with e.lines() as out:
+            waiter = int(line_of(out))
+        parents = harness.parents()
+        above = parents[waiter][0]
+        [watcher] = [p for p, (parent, _) in parents.items() if parent == above and p != waiter]
+        harness.kill({"waiter": waiter, "watcher": watcher}[part])
+        e.write("stdin", b"go\n")
+        if part == "watcher":
+            # Its loss shows when the command is over.
+            wait_for(lambda: targets.local_processes(mark), "the sleep to be there")
+            [sleep] = targets.local_processes(mark)
+            harness.kill(sleep)
+        assert e.result() == "lost stream_closed"
+        wait_for(lambda: not targets.local_processes(mark), "what it left to be killed")
+        wait_for(lambda: e.status()["remote"] == "gone", "that to be known")
