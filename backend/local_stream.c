@@ -196,6 +196,8 @@ void local_close_output(struct command *command, enum stream_id id)
 {
 	struct local_command *c = container_of(command, struct local_command, command);
 
+	/* Whoever wrote what is in the pipe was told that it was taken. */
+	take_rest(&c->outputs[id]);
 	close_source(&c->outputs[id].source);
 	if (c->gone)
 		loop_defer(command->backend->loop, &c->finish);

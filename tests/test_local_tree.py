@@ -96,6 +96,26 @@ def test_children_that_go_on(held):
     gone(held, mark)
 
 
+def test_what_a_child_has_written_is_kept_when_it_is_cut_off(mounted):
+    """Its write has succeeded: the bytes were in the pipe, which waited for room in the spool."""
+    mount = mounted("drain_quiet=0.3", "drain_limit=0.5")
+    with mount.new() as e:
+        script = "(head -c 300000 /dev/zero; echo $? >&2; sleep 1000) & exit 0"
+        e.spec({"cmd": script, "retain": "64K"})
+        assert e.result() == "0"
+        assert e.read("stderr") == b"0\n"
+        assert len(e.read("stdout")) == 300000
+
+
+def test_unmount_with_a_stopped_keeper(held):
+    """Nothing may stay that waits for it to go on."""
+    e = held.new()
+    mark = grow(e, "setsid")
+    kill(keeper_of(held), signal.SIGSTOP)
+    held.stop()
+    gone(held, mark)
+
+
 def test_children_that_end_later(held):
     e = held.new()
     e.spec("(setsid sh -c 'sleep 0.3' > /dev/null 2>&1 < /dev/null &); exit 4")
