@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
@@ -281,8 +280,6 @@ static void await_end(struct keeper *k)
 {
 	struct pollfd ended = {.fd = pidfd_open(k->pid, 0), .events = POLLIN};
 
-	/* Whoever has stopped it did not mean the commands to outlive the mount. */
-	kill(k->pid, SIGCONT);
 	if (ended.fd < 0 || poll(&ended, 1, KEEPER_END_MS) > 0)
 		waitpid(k->pid, NULL, 0);
 	else

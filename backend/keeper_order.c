@@ -1,6 +1,7 @@
 /* Orders to the keeper, and those that wait for room in its socket. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -163,6 +164,9 @@ void keeper_signal(struct kept *kept, int signo)
 
 void keeper_kill(struct kept *kept)
 {
+	/* Whoever has stopped the keeper did not mean the commands to outlive their kill. */
+	if (kept->keeper->pid > 1)
+		kill(kept->keeper->pid, SIGCONT);
 	give_for_certain(kept, KEEPER_KILL);
 }
 

@@ -8,6 +8,9 @@
 
 /* ---- ctl ---- */
 
+/* How all its sentences begin. */
+#define CTL_SAYS "ctl: "
+
 static int do_signal(struct entry *e, const char *argument, struct text *why)
 {
 	int signo = signal_parse(argument);
@@ -98,11 +101,16 @@ static void ctl_write(fuse_req_t req, struct handle *h, const char *data, size_t
 {
 	AUTO_TEXT struct text why = {0};
 	AUTO_TEXT struct text clean = {0};
-	int err = run_lines(h->entry, data, size, &why);
+	struct exec *exec = h->entry->exec;
+	int err;
 
+	/* What was wrong with the command before is not what is wrong now. */
+	if (exec->error && strncmp(exec->error, CTL_SAYS, strlen(CTL_SAYS)) == 0)
+		exec_set_error(exec, NULL);
+	err = run_lines(h->entry, data, size, &why);
 	if (err < 0) {
 		if (text_append_printable(&clean, text_str(&why), why.len) == 0)
-			exec_set_error(h->entry->exec, text_str(&clean));
+			exec_set_error(exec, text_str(&clean));
 		fuse_reply_err(req, -err);
 		return;
 	}
@@ -115,6 +123,14 @@ const struct file_ops ctl_file = {
 
 /* ---- owner ---- */
 
+/*
+ * Who reads it is a copier (tar, cp, grep), who did not mean to own anything: it would kill
+ * what it was to save. It is not empty, since some only read what has a size.
+ */
+static const char owner_says[] =
+	"Who holds this file open, and does not read it, owns the exec: it ends with the last "
+	"owner.\n";
+
 static int owner_open(struct handle *h, int flags)
 {
 	h->entry->owners++;
@@ -126,19 +142,33 @@ static void owner_release(struct handle *h)
 {
 	struct entry *e = h->entry;
 
-	if (--e->owners || e->removed)
+	if (h->was_read || --e->owners || e->removed)
 		return;
 	invalidate_name(h->mount->invalidator, e->name);
 	entry_remove(e);
 }
 
+static int owner_print(struct entry *e, struct text *ret)
+{
+	return text_append(ret, owner_says, strlen(owner_says));
+}
+
 static void owner_read(fuse_req_t req, struct handle *h, size_t size, off_t off, bool nonblock)
 {
-	fuse_reply_buf(req, NULL, 0);
+	AUTO_TEXT struct text t = {0};
+
+	if (!h->was_read)
+		h->entry->owners--;
+	h->was_read = true;
+	if (owner_print(h->entry, &t) < 0)
+		fuse_reply_err(req, ENOMEM);
+	else
+		reply_text(req, &t, size, off);
 }
 
 const struct file_ops owner_file = {
 	.open = owner_open,
 	.release = owner_release,
 	.read = owner_read,
+	.print = owner_print,
 };

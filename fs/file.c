@@ -96,7 +96,9 @@ static void op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *f
 
 static void read_printed(fuse_req_t req, struct handle *h, size_t size, off_t off)
 {
-	if (off == 0) {
+	/* tail(1) begins where it has been told that the end is near. */
+	if (off == 0 || !h->was_read) {
+		h->was_read = true;
 		text_done(&h->text);
 		if (ops_of(h)->print(h->entry, &h->text) < 0) {
 			fuse_reply_err(req, ENOMEM);

@@ -21,6 +21,7 @@ struct handle {
 	bool writer;
 	bool append;		    /* opened with O_APPEND */
 	bool wrote;		    /* spec, stdin: at least one write came */
+	bool was_read;		    /* owner, text files: at least one read came */
 	bool touched;		    /* stdin: touch(1) or truncate(1) has it open */
 	int refused;		    /* spec: the errno of a refused write, for the rest of it */
 	struct spool_reader reader; /* stdout, stderr */

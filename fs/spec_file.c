@@ -12,10 +12,31 @@
 #include "mount.h"
 #include "park.h"
 
-static void forget_text(struct entry *e)
+static void drop_text(struct entry *e)
 {
 	text_wipe(&e->spec_text);
 	e->spec_frame = (struct frame){0};
+}
+
+/*
+ * The text will never be whole. Whoever is in the middle of it has the rest still to write,
+ * which must not be taken for the beginning of another text.
+ */
+static void give_up_text(struct entry *e)
+{
+	drop_text(e);
+	list_for_each (h, &e->mount->handles, struct handle, link)
+		if (h->entry == e && h->kind == FILE_SPEC && h->wrote && !h->refused)
+			h->refused = EBUSY;
+}
+
+/* `>` or truncate(1): what follows is another text. */
+static void begin_anew(struct entry *e)
+{
+	if (!e->spec_text.len)
+		return;
+	give_up_text(e);
+	exec_set_error(e->exec, "spec: it was begun anew before the text was whole");
 }
 
 static int spec_open(struct handle *h, int flags)
@@ -23,7 +44,7 @@ static int spec_open(struct handle *h, int flags)
 	if (!h->writer)
 		return 0;
 	if (!h->append)
-		forget_text(h->entry);
+		begin_anew(h->entry);
 	h->entry->spec_writers++;
 	return 0;
 }
@@ -37,7 +58,7 @@ static int start(struct entry *e)
 	struct spec *spec;
 	int err = spec_parse(text_str(&e->spec_text), e->spec_text.len, &spec, &why);
 
-	forget_text(e);
+	drop_text(e);
 	if (err < 0) {
 		exec_set_error(e->exec, text_str(&why));
 		return err;
@@ -87,10 +108,10 @@ static void write_late(fuse_req_t req, const char *data, size_t size)
  */
 static void refuse(fuse_req_t req, struct handle *h, int err, const struct text *why)
 {
+	h->refused = -err;
+	give_up_text(h->entry);
 	if (why->len)
 		exec_set_error(h->entry->exec, text_str(why));
-	forget_text(h->entry);
-	h->refused = -err;
 	fuse_reply_err(req, h->refused);
 }
 
@@ -166,12 +187,15 @@ static void spec_release(struct handle *h)
 		start(e);
 	else if (e->spec_frame.kind == FRAME_JSON && !e->exec->error)
 		say_incomplete(e);
+	else if (e->spec_frame.kind == FRAME_EMPTY && h->wrote && !e->exec->error)
+		exec_set_error(e->exec, "spec: nothing but white space was written: there is no "
+					"command to run");
 }
 
 static void spec_truncate(struct entry *e)
 {
 	if (e->exec->state == EXEC_NEW)
-		forget_text(e);
+		begin_anew(e);
 }
 
 /* The accepted spec, secrets redacted; empty before. */

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness import blocked, child, line_of, unique_seconds, wait_for
+from harness import SLOW, blocked, child, line_of, unique_seconds, wait_for
 from test_tree import raises
 
 # Each makes a tree in which every process can be found by "$1", and says "up" when it is complete.
@@ -121,6 +121,33 @@ def test_owner_lives_as_long_as_any_holder(mount):
     os.close(copy)
     gone(mount, mark)
     wait_for(lambda: e.name not in os.listdir(mount.path), "the exec to be removed")
+
+
+@pytest.mark.parametrize("copier", ["cat {}/* > /dev/null", "cp -r {} $T", "tar -C {} -cf $T/x .",
+                                    "rsync -a {} $T", "grep -r zzz {}; true"])
+def test_who_reads_owner_is_not_one(mount, job, tmp_path, copier):
+    """Else to save a directory would be to remove it."""
+    job.spec("echo saved; exit 5")
+    assert job.result() == "5"
+    environment = {**os.environ, "T": str(tmp_path)}
+    subprocess.run(
+        ["sh", "-c", copier.format(job.path)], env=environment, timeout=20 * SLOW, stderr=subprocess.DEVNULL
+    )
+    # Removal would follow the close, which is asynchronous.
+    other = mount.new()
+    os.close(os.open(other / "owner", os.O_RDONLY))
+    wait_for(lambda: other.name not in os.listdir(mount.path), "a later close to be seen")
+    assert job.read("stdout") == b"saved\n" and job.result() == "5"
+
+
+def test_a_reader_beside_an_owner_changes_nothing(mount):
+    e = mount.new()
+    e.spec(["sleep", "1000"])
+    with open(e / "owner", "rb") as owner:
+        assert e.read("owner")
+        e.wait_state("running")
+        del owner
+    wait_for(lambda: e.name not in os.listdir(mount.path), "the last owner's close to remove it")
 
 
 def test_owner_of_an_exec_that_has_ended(mount):

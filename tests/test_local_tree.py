@@ -100,19 +100,27 @@ def test_what_a_child_has_written_is_kept_when_it_is_cut_off(mounted):
     """Its write has succeeded: the bytes were in the pipe, which waited for room in the spool."""
     mount = mounted("drain_quiet=0.3", "drain_limit=0.5")
     with mount.new() as e:
-        script = "(head -c 300000 /dev/zero; echo $? >&2; sleep 1000) & exit 0"
+        script = "(head -c 300000 /dev/zero; echo $? >&2; sleep 1000) & read x"
         e.spec({"cmd": script, "retain": "64K"})
+        e.wait_size(len("0\n"), "stderr")
+        e.write("stdin", b"end\n")
         assert e.result() == "0"
         assert e.read("stderr") == b"0\n"
         assert len(e.read("stdout")) == 300000
 
 
-def test_unmount_with_a_stopped_keeper(held):
+@pytest.mark.parametrize("way", ["rmdir", "unmount"])
+def test_a_kill_with_a_stopped_keeper(held, way):
     """Nothing may stay that waits for it to go on."""
     e = held.new()
     mark = grow(e, "setsid")
     kill(keeper_of(held), signal.SIGSTOP)
-    held.stop()
+    if way == "rmdir":
+        os.rmdir(e)
+    else:
+        held.broken = True  # it ends here
+        assert held.unmount() == ""
+        assert held.wait_daemon() == 0
     gone(held, mark)
 
 

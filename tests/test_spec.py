@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import call, encode, unique
+from harness import call, encode, unique, wait_for
 from test_tree import raises
 
 
@@ -315,3 +315,48 @@ def test_one_bad_character_in_the_middle(job):
             except OSError as error:
                 assert error.errno in (errno.EINVAL, errno.EOPNOTSUPP), (text, error)
             assert e.status()["state"] in ("new", "starting", "running", "draining", "done")
+
+
+def test_white_space_alone_is_told_in_status(job):
+    """`echo "$UNSET" > spec` waits for a spec; who waits with it can see why."""
+    job.spec("  \n")
+    wait_for(lambda: "white space" in (job.status()["error"] or ""), "the sentence")
+    job.spec(["true"])
+    assert job.result() == "0" and job.status()["error"] is None
+
+
+@pytest.mark.parametrize("again", ["open", "truncate"])
+def test_the_rest_of_a_text_that_was_begun_anew_is_no_text(job, again):
+    """Else the end of one writer's JSON would be run as a shell command."""
+    first = os.open(job / "spec", os.O_WRONLY | os.O_TRUNC)
+    os.write(first, b'{"cmd":["printf","%s","')
+    if again == "open":
+        os.close(os.open(job / "spec", os.O_WRONLY | os.O_TRUNC))
+    else:
+        os.truncate(job / "spec", 0)
+    with raises(errno.EBUSY):
+        os.write(first, b'echo MADE UP #"]}')
+    assert "anew" in job.status()["error"]
+    os.close(first)
+    assert job.status()["state"] == "new"
+    job.spec(["echo", "second"])
+    assert job.read("stdout") == b"second\n" and job.result() == "0"
+
+
+def test_the_rest_of_anothers_refused_text_is_no_text(job):
+    first, second = (os.open(job / "spec", os.O_WRONLY | os.O_APPEND) for _ in range(2))
+    os.write(first, b'{"cmd":')
+    with raises(errno.EINVAL):
+        os.write(second, b"]")
+    with raises(errno.EBUSY):
+        os.write(first, b'"echo MADE UP"}')
+    os.close(first)
+    os.close(second)
+    assert job.status()["state"] == "new"
+
+
+def test_a_reader_that_begins_in_the_middle(job):
+    job.spec(["true", *["x%07d" % i for i in range(20000)]])
+    whole = job.read("spec")
+    with open(job / "spec", "rb", buffering=0) as f:
+        assert os.pread(f.fileno(), 30, len(whole) - 30) == whole[-30:]
