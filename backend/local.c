@@ -293,10 +293,13 @@ static int fill(struct local_backend *b, const struct backend_args *args, enum k
 
 	b->backend.target = strdup(args->target);
 	b->directory = getcwd(NULL, 0);
-	/* It may have been removed. */
+	/* Commands would run somewhere else than whoever mounts believes. */
 	if (!b->directory)
-		b->directory = strdup("/");
-	if (!b->backend.target || !b->directory)
+		return text_fail(why, -errno,
+				 "local: cannot tell the current directory, in which commands "
+				 "run: %s: change to one that exists",
+				 strerror(errno));
+	if (!b->backend.target)
 		return text_fail(why, -ENOMEM, "local: no memory");
 	b->null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (b->null < 0)

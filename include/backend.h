@@ -119,8 +119,9 @@ struct backend_ops {
 
 	/*
 	 * Nobody will read this stream any more: it was cut off at the drain limit. Take what
-	 * is in its pipe, where it can be had at once, and nothing after it; where the target can, the next write to it fails as on a
-	 * closed pipe. NULL: what comes is thrown away by exec_output().
+	 * is in its pipe, where it can be had at once, and nothing after it; where the target can,
+	 * the next write to it fails as on a closed pipe. NULL: what comes is thrown away by
+	 * exec_output().
 	 */
 	void (*close_output)(struct command *command, enum stream_id stream);
 

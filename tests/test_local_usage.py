@@ -83,3 +83,15 @@ def test_the_man_page_names_every_option():
     text = pages[0].read_text().replace("\\-", "-").replace("\\_", "_")
     for name in re.findall(r"^ {6}([a-z_]+) ", spawnfs("--help").stdout, re.M):
         assert name in text, name
+
+
+def test_a_current_directory_that_was_removed(tmp_path):
+    """Commands would run somewhere else than who mounts believes."""
+    gone, place = tmp_path / "gone", tmp_path / "m"
+    gone.mkdir()
+    place.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD"; exec "$0" local: "$1"', SPAWNFS, place],
+        cwd=gone, capture_output=True, text=True, timeout=20 * SLOW, stdin=subprocess.DEVNULL,
+    )
+    refused(done, "current directory", "change to")
