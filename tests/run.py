@@ -75,8 +75,10 @@ class Lane:
             show("", f"---- {self.name}", *self.report)
 
     def counts(self):
-        last = self.report[-1] if self.report else ""
-        return {what.removesuffix("s"): int(n) for n, what in COUNT.findall(last)}
+        # Warnings of the interpreter may come behind pytest's closing line.
+        found = (COUNT.findall(line) for line in reversed(self.report) if SECTION.match(line))
+        closing = next(filter(None, found), [])
+        return {what.removesuffix("s"): int(n) for n, what in closing}
 
     def failures(self):
         found = [line for line in self.report if line.startswith(("FAILED ", "ERROR "))]
