@@ -203,8 +203,10 @@ static const char walk_find[] =
 /*
  * A group is killed at once where kill is the shell's own (/bin/kill may take -9 -123 for -1), and
  * while its leader, looked at just before, still is the one. The rest one by one. One that
- * was started in between is found in the next round. Without a way to look, the
- * groups are killed whose leader is not known to have ended; that proves nothing.
+ * was started in between is found in the next round; a tree that forks all the time is chased
+ * by its mark alone, since a whole walk takes longer than a process needs to have a child.
+ * Without a way to look, the groups are killed whose leader is not known to have ended; that
+ * proves nothing.
  */
 static const char walk_kill[] =
 	"far_kill_is=$(command -v kill)\n"
@@ -233,6 +235,15 @@ static const char walk_kill[] =
 	"		shift 4\n"
 	"	done 2>/dev/null\n"
 	"}\n"
+	"far_chase() {\n"
+	"	far_tries=0 far_groups=\n"
+	"	while [ $far_tries -lt 100 ]; do\n"
+	"		far_tries=$((far_tries + 1)) far_set=' ' far_new=\n"
+	"		far_add $(far_marked $far_marks)\n"
+	"		[ \"$far_set\" != ' ' ] || return 0\n"
+	"		far_strike\n"
+	"	done\n"
+	"}\n"
 	"far_kill() {\n"
 	"	far_round=0\n"
 	"	far_find \"$@\"\n"
@@ -240,6 +251,7 @@ static const char walk_kill[] =
 	"	while [ $far_left = some ] && [ $far_round -lt 30 ]; do\n"
 	"		far_strike\n"
 	"		far_round=$((far_round + 1))\n"
+	"		if [ $far_round -gt 1 ] && [ $far_way = grep ]; then far_chase; fi\n"
 	"		if [ $far_round -gt 3 ]; then sleep 0.03 2>/dev/null || sleep 1; fi\n"
 	"		far_find \"$@\"\n"
 	"	done\n"
