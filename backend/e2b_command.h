@@ -72,6 +72,7 @@ struct e2b_command {
 	struct e2b_unary flush; /* SendSignal to a leader that has ended, or as a last resort */
 	uint64_t started_ns;
 	uint64_t zombie_ns; /* when the leader was seen to have ended; 0: not */
+	bool child_holds;   /* a child of it was seen, or must be there: the pipes are held open */
 	int wait_status;    /* the zombie's; -1: it cannot be seen */
 	bool leader_told;   /* exited or signaled was told */
 	uint64_t number_ns; /* when pid was last known to be the leader's or its session's */

@@ -131,6 +131,30 @@ static bool cut(const struct e2b_command *c)
 }
 
 /*
+ * A zombie that envd does not reap: a child holds the pipes; or the stream is stuck, and with it
+ * envd, which has output that has not come. A child that is seen tells the one from the other, and
+ * so does, late, a stream of which something is still heard: what it carries is in order.
+ */
+static void look_for_child(struct e2b_command *c)
+{
+	uint64_t heard_ns = MAX(c->stream.heard_ns, c->output_ns);
+
+	e2b_output_look_ahead(c);
+	if (ms_since(c->zombie_ns) >= E2B_STUCK_MS && !e2b_output_held(c)) {
+		if (ms_since(heard_ns) < E2B_STUCK_MS) {
+			c->child_holds = true;
+			arm(c, 0);
+		} else {
+			e2b_command_lose(c, "stream_closed",
+					 "e2b: the process has ended, but its stream is stuck");
+		}
+		return;
+	}
+	if (!e2b_job_active(&c->job))
+		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_CHECK, E2B_SWEEP_GATHER_MS);
+}
+
+/*
  * The leader has ended and a child holds its output open. When the leader's end can be seen, it is
  * told, and the exec cuts the output off by its rules; when not, envd is made to tell it, which
  * cuts the output off, so the same rules come before that.
@@ -188,11 +212,26 @@ static void watch_done(struct e2b_command *c, char state, int status, const stru
 	if (c->kill_confirmed)
 		return;
 	if (c->zombie_ns)
-		drain(c);
+		look_for_child(c);
 	else if (c->gone_ns)
 		arm(c, E2B_WATCH_FIRST_MS);
 	else
 		look_later(c);
+}
+
+static void child_looked_for(struct e2b_command *c, char state, int number,
+			     const struct e2b_fault *fault)
+{
+	if (c->kill_confirmed)
+		return;
+	if (!fault && number > 0)
+		c->child_holds = true;
+	/* Reaped: envd has read the pipes to their end, and says so when the stream lets it. */
+	if (!fault && state == '-' && !c->child_holds) {
+		c->zombie_ns = 0;
+		c->gone_ns = monotonic_ns();
+	}
+	arm(c, c->child_holds ? 0 : E2B_WATCH_FIRST_MS);
 }
 
 /* ---- After the end: is anything left? ---- */
@@ -223,6 +262,8 @@ static void job_done(struct e2b_job *job, char state, int number, const struct e
 
 	if (job->kind == E2B_JOB_WATCH)
 		watch_done(c, state, number, fault);
+	else if (c->phase == E2B_RUNNING)
+		child_looked_for(c, state, number, fault);
 	else
 		check_done(c, state, number, fault);
 }
@@ -376,8 +417,10 @@ static void timer_fired(struct timer *timer)
 	} else if (c->phase == E2B_RUNNING) {
 		if (c->kill_confirmed)
 			end_without_event(c);
-		else if (c->zombie_ns)
+		else if (c->zombie_ns && c->child_holds)
 			drain(c);
+		else if (c->zombie_ns)
+			look_for_child(c);
 		else if (c->gone_ns)
 			wait_for_end(c);
 		else if (!e2b_job_active(&c->job))

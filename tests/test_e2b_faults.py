@@ -153,6 +153,7 @@ def test_a_late_answer_to_start(faulty):
 def test_start_is_never_sent_twice(faulty, tmp_path):
     """Also not by the transport, when a kept connection turns out to be dead."""
     witness = tmp_path / "runs"
+    witness.touch()
     faulty.mount.run(["true"])
     e, mark = faulty.start(f"echo run >> {witness}; sleep 1000", fault="reset", run=True)
     assert e.result() == "lost stream_closed"

@@ -222,11 +222,10 @@ def test_rmdir_returns_at_once_and_kills_many(mount):
 def test_a_kill_reaches_nothing_else(mount):
     keep, other = mount.new(), mount.new()
     kept = grow(keep, "double fork")
-    before = sorted(mount.target.processes(kept))
     mark = grow(other, "double fork")
     other.remove()
     gone(mount, mark)
-    assert sorted(mount.target.processes(kept)) == before
+    assert len(mount.target.processes(kept)) >= TREES["double fork"][1]
     assert keep.status()["state"] == "running"
 
 
