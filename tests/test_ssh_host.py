@@ -176,6 +176,32 @@ def test_a_lost_connection_is_told_and_the_command_killed(server, tmp_path):
             assert m.run({"cmd": ["echo", "again"]}) == ("0", b"again\n", b"")
 
 
+def test_a_dead_network_is_noticed(tmp_path):
+    """The connection stands, and nothing answers on it: only ServerAlive tells."""
+    options = ["ServerAliveInterval=1", "ServerAliveCountMax=2"]
+    seconds = harness.unique_seconds()
+    with sshd.server(shells=["root"]) as server:
+        with mounting(server, tmp_path, options=options, noise=NOISE) as m, m.new() as e:
+            e.spec({"cmd": ["sh", "-c", f"echo here; trap '' HUP; setsid sleep {seconds}"]})
+            e.wait_size(5)
+            sessions = [
+                pid
+                for pid in harness.descendants(server.process.pid)
+                if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sshd\n"
+            ]
+            assert sessions
+            for pid in sessions:
+                harness.kill(pid, signal.SIGSTOP)
+            try:
+                assert e.result() == "lost connection_lost"
+                assert e.read("stdout") == b"here\n"
+                wait_for(lambda: not local_processes(seconds), "the command to be killed")
+                assert m.run({"cmd": ["echo", "again"]}) == ("0", b"again\n", b"")
+            finally:
+                for pid in sessions:
+                    harness.kill(pid, signal.SIGCONT)
+
+
 def test_what_an_ended_command_left_is_killed_over_another_connection(server, tmp_path):
     """Its own session has ended, and then its connection."""
     seconds = [harness.unique_seconds() for _ in range(3)]
