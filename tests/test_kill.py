@@ -87,7 +87,7 @@ def test_a_bare_child_of_a_leader_that_has_ended(mount):
     mark = unique_seconds()
     e.spec(["sh", "-c", "env -i sleep $1 <&- >&- 2>&- & exit 3", "sh", mark])
     assert e.result() == "3"
-    assert mount.target.processes(mark)
+    wait_for(lambda: mount.target.processes(mark), "the child to be seen, which in execve(2) it is not")
     until = time.monotonic() + 1.5
     while time.monotonic() < until:
         assert e.status()["remote"] == "running"
