@@ -14,15 +14,13 @@
 
 #include "bounds.h"
 #include "docker_body.h"
+#include "proc_stat.h"
 #include "text.h"
 #include "util.h"
 
 struct process {
 	int64_t pid;
-	int64_t parent;
-	int64_t group;
-	int64_t session;
-	uint64_t ticks;
+	struct proc_stat stat;
 	bool marked;
 	bool ours;
 };
@@ -66,28 +64,15 @@ static bool is_in_container(int64_t pid, const char *container)
 	       strstr(text_str(&cgroups), container);
 }
 
-/* The fields behind the name, which may hold anything. Returns 0, or -ESRCH: it has ended. */
-static int read_stat(int64_t pid, struct process *ret)
+/* Returns 0, or -ESRCH: it has ended. */
+static int read_living(int64_t pid, struct proc_stat *ret)
 {
-	AUTO_TEXT struct text stat = {0};
-	struct process p = {.pid = pid};
-	long threads;
-	const char *rest;
-	char state;
+	int err = proc_stat_read(pid, ret);
 
-	if (read_proc(pid, "stat", &stat) < 0)
-		return -ESRCH;
-	rest = strrchr(text_str(&stat), ')');
-	if (!rest || sscanf(rest,
-			    ") %c %" SCNd64 " %" SCNd64 " %" SCNd64
-			    " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld %*s %" SCNu64,
-			    &state, &p.parent, &p.group, &p.session, &threads, &p.ticks) != 6)
-		return -ESRCH;
+	if (err < 0)
+		return err;
 	/* A dead leader may have living threads. */
-	if (state == 'X' || (state == 'Z' && threads <= 1))
-		return -ESRCH;
-	*ret = p;
-	return 0;
+	return ret->state == 'X' || (ret->state == 'Z' && ret->threads <= 1) ? -ESRCH : 0;
 }
 
 /* A /proc of another pid namespace has other numbers than our calls. */
@@ -104,11 +89,11 @@ static bool proc_is_ours(void)
 
 uint64_t docker_near_ticks(const char *container, int64_t pid)
 {
-	struct process p;
+	struct proc_stat stat;
 
 	return pid > 1 && proc_is_ours() && is_in_container(pid, container) &&
-			       read_stat(pid, &p) == 0
-		       ? p.ticks
+			       read_living(pid, &stat) == 0
+		       ? stat.ticks
 		       : 0;
 }
 
@@ -132,10 +117,10 @@ static int has_mark(int64_t pid, const char *mark)
 
 static int add(struct table *table, int64_t pid, const struct docker_near *near)
 {
-	struct process p;
+	struct process p = {.pid = pid};
 	int marked;
 
-	if (!is_in_container(pid, near->container) || read_stat(pid, &p) < 0)
+	if (!is_in_container(pid, near->container) || read_living(pid, &p.stat) < 0)
 		return 0;
 	marked = has_mark(pid, near->mark);
 	if (marked < 0)
@@ -159,14 +144,14 @@ static bool leader_is_reused(const struct table *table, const struct docker_near
 {
 	for (size_t i = 0; i < table->count; i++)
 		if (table->all[i].pid == near->leader)
-			return table->all[i].ticks != near->ticks;
+			return table->all[i].stat.ticks != near->ticks;
 	return false;
 }
 
 static bool is_child_of_ours(const struct table *table, const struct process *p)
 {
 	for (size_t i = 0; i < table->count; i++)
-		if (table->all[i].ours && table->all[i].pid == p->parent)
+		if (table->all[i].ours && table->all[i].pid == p->stat.parent)
 			return true;
 	return false;
 }
@@ -181,8 +166,9 @@ static int choose(struct table *table, const struct docker_near *near)
 	for (size_t i = 0; i < table->count; i++) {
 		struct process *p = &table->all[i];
 
-		p->ours = p->marked || (leader > 1 && (p->pid == leader || p->session == leader ||
-						       p->group == leader));
+		p->ours = p->marked ||
+			  (leader > 1 && (p->pid == leader || p->stat.session == leader ||
+					  p->stat.group == leader));
 		count += p->ours;
 	}
 	do {
@@ -233,9 +219,9 @@ int docker_near_check(const struct docker_near *near)
 static void send_signal(const struct process *p, int signo)
 {
 	AUTO_CLOSE int fd = p->pid > 1 ? pidfd_open((pid_t)p->pid, 0) : -1;
-	struct process now;
+	struct proc_stat now;
 
-	if (fd >= 0 && read_stat(p->pid, &now) == 0 && now.ticks == p->ticks)
+	if (fd >= 0 && read_living(p->pid, &now) == 0 && now.ticks == p->stat.ticks)
 		pidfd_send_signal(fd, signo, NULL, 0);
 }
 
@@ -268,7 +254,7 @@ int docker_near_signal(const struct docker_near *near, int signo)
 	self.init = near->leader;
 	err = look(&table, &self);
 	for (size_t i = 0; err > 0 && i < table.count; i++)
-		if (table.all[i].group == near->leader)
+		if (table.all[i].stat.group == near->leader)
 			send_signal(&table.all[i], signo);
 	return MIN(err, 0);
 }

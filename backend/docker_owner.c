@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proc_stat.h"
+
 /* Where a pid means something: this boot, this PID name space. */
 static int print_place(struct text *ret)
 {
@@ -20,28 +22,12 @@ static int print_place(struct text *ret)
 	return text_printf(ret, "%s %llu", boot, (unsigned long long)ns.st_ino);
 }
 
-/* starttime of proc(5): with the pid, it names a process for good. 0: there is none. */
+/* 0: there is no such process. */
 static unsigned long long start_of(pid_t pid)
 {
-	char path[32];
-	char stat[1024] = "";
-	unsigned long long start = 0;
-	const char *at;
-	AUTO_CLOSE int fd = -1;
+	struct proc_stat stat;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, stat, sizeof(stat) - 1) <= 0)
-		return 0;
-	at = strrchr(stat, ')');
-	/* Fields 3 to 21 stand between the name and it. */
-	if (at)
-		sscanf(at + 1,
-		       " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-		       "%*s "
-		       "%llu",
-		       &start);
-	return start;
+	return proc_stat_read(pid, &stat) == 0 ? stat.ticks : 0;
 }
 
 int docker_owner_print(struct text *ret)

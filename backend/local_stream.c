@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 
 #include "local.h"
+#include "pipe_grow.h"
 #include "util.h"
 
 static void output_ready(struct source *source, uint32_t events);
@@ -84,16 +85,6 @@ int local_watch_pipes(struct local_command *c, struct loop *loop)
 	return err;
 }
 
-/* A command that fills its pipe before it is read goes faster with a larger one. */
-static void grow(int fd, bool *grown)
-{
-	if (*grown)
-		return;
-	/* The system may not allow it (pipe-user-pages-soft in pipe(7)): then it stays as it is. */
-	*grown = true;
-	fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES_GROWN);
-}
-
 /* ---- Output ---- */
 
 static void end_output(struct local_output *o)
@@ -148,7 +139,7 @@ static void output_ready(struct source *source, uint32_t events)
 	struct local_output *o = container_of(source, struct local_output, source);
 
 	if (move(o, READ_TURN_BYTES) >= PIPE_BYTES_DEFAULT && source->fd >= 0)
-		grow(source->fd, &o->grown);
+		pipe_grow(source->fd, &o->grown);
 }
 
 /* Whether all of the pipe that there will be has been taken. */
@@ -242,7 +233,7 @@ ssize_t local_write(struct command *command, const void *data, size_t len)
 		return -errno;
 	n = MAX(n, (ssize_t)0);
 	if ((size_t)n < len) {
-		grow(in->source.fd, &in->grown);
+		pipe_grow(in->source.fd, &in->grown);
 		wait_for_room(in);
 	}
 	return n;

@@ -8,21 +8,12 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "pipe_grow.h"
 #include "spawn.h"
 #include "via_script.h"
 
 /* Where a read lands before its bytes are handed on; there is one thread. */
 static char landing[READ_TURN_BYTES];
-
-/* A pipe that is full before the other side looks at it goes faster when it is larger. */
-static void grow(int fd, bool *grown)
-{
-	if (*grown)
-		return;
-	/* The system may not allow it (pipe-user-pages-soft in pipe(7)): then it stays as it is. */
-	*grown = true;
-	fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES_GROWN);
-}
 
 /* ---- Streams ---- */
 
@@ -120,7 +111,7 @@ static int read_some(struct call *call, enum stream_id id)
 		return hand_on(call, id, &find);
 	}
 	if ((size_t)n >= PIPE_BYTES_DEFAULT)
-		grow(call->streams[id].fd, &call->grown[id]);
+		pipe_grow(call->streams[id].fd, &call->grown[id]);
 	done = scan(call, id, landing, (size_t)n, &err);
 	if (done < (size_t)n && err == -EAGAIN &&
 	    text_append(&call->unread[id], landing + done, (size_t)n - done) < 0)
@@ -253,7 +244,7 @@ ssize_t call_write(struct call *call, const void *data, size_t len)
 			return -EPIPE;
 		}
 		if (n != (ssize_t)len)
-			grow(call->input.fd, &call->input_grown);
+			pipe_grow(call->input.fd, &call->input_grown);
 	}
 	n = MAX(n, (ssize_t)0);
 	if ((size_t)n < len) {
