@@ -67,7 +67,7 @@ struct e2b_command {
 
 	/* The end: e2b_end.c. */
 	struct timer timer; /* the next look, or the next step */
-	struct e2b_job job; /* WATCH while it runs, CHECK after its end */
+	struct e2b_job job; /* WATCH while it runs, CHECK of a zombie and after the end */
 	struct e2b_job kill_job;
 	struct e2b_unary flush; /* SendSignal to a leader that has ended, or as a last resort */
 	uint64_t started_ns;

@@ -197,9 +197,9 @@
 #define E2B_REMOVE_GATHER_MS 250
 /* A process that ended in silence: when its stream is given up. */
 #define E2B_SILENCE_MS 10000
-/* A child that holds output open: how often its silence is looked at; the pause that counts. */
 /* A zombie without a child: longer than a stream that lives is silent (E2B_KEEPALIVE_S). */
 #define E2B_STUCK_MS 30000
+/* A child that holds output open: how often its silence is looked at; the pause that counts. */
 #define E2B_DRAIN_STEP_MS 100
 #define E2B_DRAIN_GAP_MS 100
 #define E2B_FLUSH_RETRY_MS 2000
