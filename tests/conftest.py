@@ -176,9 +176,7 @@ services = contextlib.ExitStack()  # what they need, until the session ends
 
 def run_target(name):
     if name not in running:
-        found = services.enter_context(contextlib.contextmanager(targets.registry[name])())
-        found.name = name
-        running[name] = found
+        running[name] = services.enter_context(targets.running(name))
     return running[name]
 
 

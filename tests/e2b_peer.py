@@ -90,10 +90,10 @@ class Peer:
         self.scheme = "http"
         self.trust = None
         if certificates:
-            authority, certificate, key = certificates
+            self.ca, certificate, key = certificates
             self.scheme = "https"
             self.arguments += ["--cert", certificate, "--key", key]
-            self.trust = ssl.create_default_context(cafile=authority)
+            self.trust = ssl.create_default_context(cafile=self.ca)
         self.process = None
 
     def start(self, seconds=30):

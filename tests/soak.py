@@ -6,7 +6,6 @@ be as it was at the start. A failure prints the seed of its scene: --seed runs i
 """
 
 import argparse
-import contextlib
 import errno
 import os
 import random
@@ -268,25 +267,15 @@ class Soak:
             self.faults.append(f"a scene hangs; execs: {os.listdir(self.mount.path)}")
 
 
-@contextlib.contextmanager
-def running(name):
-    generator = targets.registry[name]()
-    target = next(generator)
-    target.name = name
-    try:
-        yield target
-    finally:
-        next(generator, None)
-
-
 def soak(name, arguments):
     """Returns whether nothing was wrong."""
-    with running(name) as target, tempfile.TemporaryDirectory(prefix="spawnfs-soak-") as place:
+    with targets.running(name) as target, tempfile.TemporaryDirectory(prefix="spawnfs-soak-") as place:
         mount = harness.Mount(target, f"{place}/m", ["retain=1M"])
+        work = Soak(mount, arguments.seed or random.SystemRandom().randrange(1 << 40))
+        grown = 0
         try:
             with mount:
                 before = harness.rss(mount.pid)
-                work = Soak(mount, arguments.seed or random.SystemRandom().randrange(1 << 40))
                 if arguments.seed:
                     work.play_one(arguments.seed)
                 else:

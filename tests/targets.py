@@ -25,6 +25,7 @@ alone stand in tests/test_NAME_*.py, where NAME is the target's, and run on that
 Run a part of it:   scripts/test --target local --target docker tests/test_exit.py
 """
 
+import contextlib
 import dataclasses
 import os
 import tempfile
@@ -124,6 +125,14 @@ def target(name, lacks=(), variant=False):
         return function
 
     return register
+
+
+@contextlib.contextmanager
+def running(name):
+    """What the target needs runs, and ends with the with statement."""
+    with contextlib.contextmanager(registry[name])() as found:
+        found.name = name
+        yield found
 
 
 @target("local")

@@ -16,6 +16,7 @@ import e2b_peer
 import harness
 from harness import Mount
 from targets import Target
+from test_e2b_http2 import peer  # noqa: F401: a fixture
 
 
 def pump(source, sink):
@@ -57,14 +58,6 @@ class Proxy:
 
     def __exit__(self, *_):
         self.listener.close()
-
-
-@pytest.fixture(scope="module")
-def peer(tmp_path_factory):
-    certificates = e2b_peer.make_certificates(tmp_path_factory.mktemp("certificates"))
-    with e2b_peer.Peer(certificates=certificates) as running:
-        running.ca = certificates[0]
-        yield running
 
 
 @pytest.fixture

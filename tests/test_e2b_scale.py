@@ -12,6 +12,7 @@ import pytest
 import e2b_peer
 from harness import SLOW, Mount, rss, unique_seconds, wait_for
 from targets import Target
+from test_e2b_http2 import echo_at_once
 
 
 @pytest.fixture
@@ -45,15 +46,7 @@ def test_thousands_of_sandboxes_under_one_mount(peer, tmp_path):
 @pytest.mark.deadline(180)
 def test_a_thousand_commands_at_once(peer, tmp_path):
     with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount:
-        with contextlib.ExitStack() as stack:
-            execs = [stack.enter_context(mount.new()) for _ in range(1000)]
-            for e in execs:
-                e.spec({"cmd": ["cat"]})
-            for i, e in enumerate(execs):
-                e.append("stdin", b"%d\n" % i)
-            for i, e in enumerate(execs):
-                e.ctl("eof")
-                assert (e.read("stdout"), e.result()) == (b"%d\n" % i, "0")
+        echo_at_once(mount, 1000)
 
 
 # ---- no network ----

@@ -61,6 +61,17 @@ def break_connection(mount):
         harness.kill(pid)
 
 
+def check_that_the_host_kills(mount):
+    """What runs there, when the daemon is killed."""
+    seconds = harness.unique_seconds()
+    e = mount.new()
+    e.spec({"cmd": ["setsid", "sleep", seconds]})
+    wait_for(lambda: local_processes(seconds), "the sleep to run")
+    mount.broken = True
+    mount.daemon.kill()
+    wait_for(lambda: not local_processes(seconds), "the host to kill it")
+
+
 EVERY = os.fsdecode(bytes(range(1, 256)))
 SPECIAL = ["", " ", "a b", "'", '"', "\\", "\\n", "\n", "!", "!!", "$HOME", "`x`", "*", "~", "-n", "%s", EVERY]
 
@@ -265,19 +276,13 @@ def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
 
 def test_a_helper_that_was_killed_is_started_again(server, tmp_path):
     """Without one, nobody would kill when the daemon dies."""
-    seconds = harness.unique_seconds()
     with mounting(server, tmp_path, noise=NOISE) as m:
         before = helpers(server)
         for pid in before:
             harness.kill(pid)
         wait_for(lambda: helpers(server) and not set(helpers(server)) & set(before), "another helper")
         assert "ended by signal KILL" in m.stderr()
-        e = m.new()
-        e.spec({"cmd": ["setsid", "sleep", seconds]})
-        wait_for(lambda: local_processes(seconds), "the sleep to run")
-        m.broken = True
-        m.daemon.kill()
-        wait_for(lambda: not local_processes(seconds), "the host to kill it")
+        check_that_the_host_kills(m)
 
 
 def test_a_host_without_proc(tmp_path):
@@ -303,14 +308,8 @@ def test_a_host_without_proc(tmp_path):
 
 
 def test_the_host_kills_when_the_daemon_is_killed(server, tmp_path):
-    seconds = harness.unique_seconds()
     with mounting(server, tmp_path, "dash") as m:
-        e = m.new()
-        e.spec({"cmd": ["setsid", "sleep", seconds]})
-        wait_for(lambda: local_processes(seconds), "the sleep to run")
-        m.broken = True
-        m.daemon.kill()
-        wait_for(lambda: not local_processes(seconds), "the host to kill it")
+        check_that_the_host_kills(m)
 
 
 def test_a_background_child_does_not_hold_the_result(server, tmp_path):

@@ -10,16 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
-
-#define MARK "0123456789abcdef0123456789abcdef"
-
-static const char *const shells[][4] = {
-	{"dash", NULL},
-	{"bash", "--posix", NULL},
-	{"busybox", "sh", NULL},
-};
-
-static const char *const *shell;
+#include "far_shells.h"
 
 /* Runs a shell as the ready command does, with text as its input; returns its wait status. */
 static int run(const struct text *input, struct text *output)

@@ -10,16 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
-
-#define MARK "0123456789abcdef0123456789abcdef"
-
-static const char *const shells[][4] = {
-	{"dash", NULL},
-	{"bash", "--posix", NULL},
-	{"busybox", "sh", NULL},
-};
-
-static const char *const *shell;
+#include "far_shells.h"
 
 /*
  * Runs `before`, the functions and `after` by the shell, below a PID 1 that reaps; with a /proc of
