@@ -12,11 +12,23 @@
 #include "e2b_script.h"
 #include "log.h"
 
-/* $1: the signal's number, $2: the leader, $3: its mark. Before setsid there is no group yet. */
+/*
+ * $1: the signal's number, $2: the leader, $3: its mark. Before setsid there is no group yet, and
+ * while the leader is on the way to its program, in execve(2), its environment reads as empty: it is
+ * looked at again until it is gone, some two seconds at most.
+ */
 static const char signal_text[] =
-	"kill -s \"$1\" -- \"-$2\" 2>/dev/null && exit\n"
-	"grep -qa \"" E2B_MARK_NAME
-	"=$3\" \"/proc/$2/environ\" 2>/dev/null && kill -s \"$1\" \"$2\"\n";
+	"i=40\n"
+	"while [ $i -gt 0 ]; do\n"
+	"	kill -s \"$1\" -- \"-$2\" 2>/dev/null && exit\n"
+	"	grep -qa \"" E2B_MARK_NAME "=$3\" \"/proc/$2/environ\" 2>/dev/null &&\n"
+	"		kill -s \"$1\" \"$2\" && exit\n"
+	"	[ -e \"/proc/$2\" ] || break\n"
+	"	i=$((i - 1))\n"
+	/* Not every sleep knows fractions. */
+	"	sleep 0.05 2>/dev/null || { sleep 1; i=$((i - 19)); }\n"
+	"done\n"
+	"exit 1\n";
 
 struct e2b_errand {
 	struct list link; /* in the sandbox's errands */

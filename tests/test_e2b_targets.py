@@ -4,12 +4,13 @@ import errno
 import os
 import pathlib
 import subprocess
+import time
 
 import pytest
 
 import e2b_peer
 import harness
-from harness import Mount, unique, wait_for
+from harness import Mount, unique, unique_seconds, wait_for
 from targets import Target
 
 
@@ -272,6 +273,30 @@ def test_a_login_shell_that_hangs_keeps_no_command_from_running(peer, profile, t
         result, out, _ = mount.run({"cmd": ["/bin/sh", "-c", session], "sandbox": id})
         assert result == "0"
         assert len(set(out.split())) == 1
+
+
+def test_a_signal_to_a_command_that_shows_no_mark_yet(peer, profile, tmp_path):
+    """In the midst of its execve(2), say: there is no group yet, and its environment is empty."""
+    within, go_on = tmp_path / "within", tmp_path / "go-on"
+    (tmp_path / "setsid").write_text(
+        f"""#!/bin/sh
+        exec env -i /bin/sh -c '
+            > {within}
+            until [ -e {go_on} ]; do sleep .02; done
+            SPAWNFS_EXEC=$0 exec /usr/bin/setsid "$@"' "$SPAWNFS_EXEC" "$@"
+        """
+    )
+    (tmp_path / "setsid").chmod(0o755)
+    profile(f"export PATH='{tmp_path}':$PATH\n")
+    with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount, mount.new() as e:
+        e.spec(["sleep", unique_seconds()])
+        wait_for(within.exists, "the command to be on its way")
+        starts = peer.calls("Start")
+        e.ctl("signal TERM")
+        wait_for(lambda: peer.calls("Start") > starts, "the signal to be sent")
+        time.sleep(0.2)  # it has looked once
+        go_on.touch()
+        assert e.result() == "signal TERM"
 
 
 def test_a_user_of_the_sandbox(peer, tmp_path):

@@ -335,6 +335,17 @@ def test_ctl_signal_that_ends_the_command_is_a_signal(mount, target, job):
     )
 
 
+def test_ctl_signal_in_the_moment_of_the_start(mount, target):
+    """The write of the spec has returned, so it is there; on the way to its program it cannot be lost."""
+    results = ("signal TERM",) if target.can("signal-result") else ("signal TERM", "143")
+    execs = [mount.new() for _ in range(min(30, target.many))]
+    for e in execs:
+        e.spec(["sleep", unique_seconds()])
+        e.ctl("signal TERM")
+    for e in execs:
+        assert e.result() in results
+
+
 def test_ctl_signal_stop_and_cont(mount, job):
     job.spec(["cat"])
     job.append("stdin", b"a")
