@@ -14,8 +14,8 @@
 
 /*
  * $1: the signal's number, $2: the leader, $3: its mark. Before setsid there is no group yet, and
- * while the leader is on the way to its program, in execve(2), its environment reads as empty: it is
- * looked at again until it is gone, some two seconds at most.
+ * while the leader is on the way to its program, in execve(2), its environment reads as empty: it
+ * is looked at again until it is gone, some two seconds at most.
  */
 static const char signal_text[] =
 	"i=40\n"
