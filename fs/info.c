@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "file.h"
 #include "mount.h"
@@ -25,6 +26,15 @@ static int print_version(struct mount *m, struct text *ret)
 	return text_printf(ret, "spawnfs %s\n", SPAWNFS_VERSION);
 }
 
+/* A path may hold any bytes, JSON may not (text.h). */
+static void add_path(cJSON *json, const char *key, const char *path)
+{
+	AUTO_TEXT struct text printable = {0};
+
+	if (text_append_printable(&printable, path, strlen(path)) == 0)
+		cJSON_AddStringToObject(json, key, text_str(&printable));
+}
+
 static int print_config(struct mount *m, struct text *ret)
 {
 	const struct settings *s = &m->settings;
@@ -33,12 +43,12 @@ static int print_config(struct mount *m, struct text *ret)
 
 	snprintf(umask, sizeof(umask), "%03o", (unsigned)s->umask);
 	cJSON_AddStringToObject(json, "target", m->backend->target);
-	cJSON_AddStringToObject(json, "mountpoint", m->mountpoint);
+	add_path(json, "mountpoint", m->mountpoint);
 	cJSON_AddStringToObject(json, "umask", umask);
 	cJSON_AddBoolToObject(json, "allow_other", m->allow_other);
 	cJSON_AddNumberToObject(json, "spec_bytes", (double)s->spec_bytes);
 	cJSON_AddNumberToObject(json, "retain", (double)s->retain);
-	cJSON_AddStringToObject(json, "spool", s->spool_dir);
+	add_path(json, "spool", s->spool_dir);
 	cJSON_AddNumberToObject(json, "spool_memory", (double)s->spool_memory);
 	cJSON_AddNumberToObject(json, "stdin_queue", (double)s->stdin_queue);
 	cJSON_AddNumberToObject(json, "drain_quiet", (double)s->drain_quiet_ms / 1000);
@@ -115,7 +125,9 @@ uint64_t info_size(struct mount *m, unsigned i)
 
 static void info_read(fuse_req_t req, struct handle *h, size_t size, off_t off, bool nonblock)
 {
-	if (off == 0) {
+	/* Its size is told before: who wants the end of it begins there. */
+	if (off == 0 || !h->was_read) {
+		h->was_read = true;
 		text_done(&h->text);
 		if (files[h->info].print(h->mount, &h->text) < 0) {
 			fuse_reply_err(req, ENOMEM);

@@ -66,20 +66,26 @@ static void open_standard_descriptors(void)
 static int open_backend(const struct options *o, struct loop *loop, struct backend **ret,
 			struct text *why)
 {
+	AUTO_TEXT struct text shown = {0};
 	struct backend_args args = {
 		.loop = loop,
 		.settings = &o->settings,
-		.target = o->target,
 		.options = o->backend_options,
 		.option_count = o->backend_option_count,
 	};
 	const struct backend_ops *ops = backend_find(o->target, &args.address);
+	int err;
 
 	if (!ops)
 		return text_fail(why, -EINVAL,
 				 "\"%s\" is not a target: it begins with one of the words that "
 				 "spawnfs --help lists, and a colon",
 				 o->target);
+	/* It stands in JSON, in log lines and in the list of mounts. */
+	err = text_append_printable(&shown, o->target, strlen(o->target));
+	if (err < 0)
+		return text_fail(why, err, "no memory");
+	args.target = text_str(&shown);
 	return ops->open(&args, ret, why);
 }
 

@@ -61,7 +61,7 @@ struct backend_option {
 struct backend_args {
 	struct loop *loop;
 	const struct settings *settings; /* outlives the backend */
-	const char *target;		 /* the whole target: "docker:image=deb" */
+	const char *target;		 /* the whole target, printable: "docker:image=deb" */
 	const char *address;		 /* the part after the scheme and colon */
 	const struct backend_option *options;
 	size_t option_count;

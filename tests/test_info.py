@@ -21,6 +21,16 @@ def test_the_files(mount):
         assert not found.st_mode & 0o222
 
 
+def test_any_part_can_be_read_first(mount):
+    """Who wants the end goes there first: tail, dd skip=, Python's seek."""
+    for name in ("version", "config", "capabilities", "README"):
+        text = mount.info(name)
+        with open(mount.path / ".spawnfs" / name, "rb", buffering=0) as f:
+            assert os.pread(f.fileno(), 100, len(text) - 5) == text[-5:]
+            assert os.pread(f.fileno(), 100, len(text)) == b""
+            assert f.read() == text
+
+
 def test_version_is_the_programs_own(mount):
     text = mount.info("version").decode().strip()
     assert re.search(r"\d+\.\d+\.\d+", text)
