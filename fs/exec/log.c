@@ -1,6 +1,7 @@
 /* Log lines to stderr or syslog. */
 #include "log.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,6 +47,10 @@ void log_at(enum log_level level, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
+	/* Names are anybody's choice: one line stays one, and no terminal obeys it. */
+	for (char *p = line; *p; p++)
+		if (iscntrl((unsigned char)*p))
+			*p = '?';
 	if (log_sink == LOG_SINK_SYSLOG)
 		syslog(levels[level].priority, "%s", line);
 	else
