@@ -1,4 +1,7 @@
-/* The thread that invalidates names. Names come through a pipe, NUL-terminated. */
+/*
+ * The thread that invalidates names. Names come through a pipe, NUL-terminated; what it has no
+ * room for waits here, since the loop never waits for the thread.
+ */
 #include "invalidate.h"
 
 #include <errno.h>
@@ -12,14 +15,18 @@
 
 #include "fuse.h"
 #include "log.h"
+#include "loop.h"
 #include "node.h"
+#include "text.h"
 #include "util.h"
 
 struct invalidator {
 	struct fuse_session *session;
+	struct loop *loop;
 	pthread_t thread;
 	int read_end;
-	int write_end;
+	struct source source; /* the other end; watched while names wait */
+	struct text waiting;  /* names, the first perhaps in part */
 };
 
 static void *serve(void *data)
@@ -51,9 +58,32 @@ static int start_thread(struct invalidator *inv)
 	return -err;
 }
 
-int invalidator_new(struct fuse_session *session, struct invalidator **ret)
+/* Passes on what the pipe takes. What is left goes when it has room again. */
+static void pass_on(struct invalidator *inv)
 {
-	struct invalidator *inv = malloc(sizeof(*inv));
+	struct text *names = &inv->waiting;
+	ssize_t n = names->len ? write(inv->source.fd, names->data, names->len) : 0;
+
+	if (n > 0) {
+		names->len -= (size_t)n;
+		memmove(names->data, names->data + n, names->len);
+	}
+	if (!names->len) {
+		loop_unwatch(&inv->source);
+		text_done(names);
+	} else if (!inv->source.loop) {
+		loop_watch(inv->loop, &inv->source, EPOLLOUT);
+	}
+}
+
+static void on_room(struct source *source, uint32_t events)
+{
+	pass_on(container_of(source, struct invalidator, source));
+}
+
+int invalidator_new(struct fuse_session *session, struct loop *loop, struct invalidator **ret)
+{
+	struct invalidator *inv = calloc(1, sizeof(*inv));
 	int ends[2];
 	int err;
 
@@ -65,10 +95,11 @@ int invalidator_new(struct fuse_session *session, struct invalidator **ret)
 		return err;
 	}
 	inv->session = session;
+	inv->loop = loop;
 	inv->read_end = ends[0];
-	inv->write_end = ends[1];
-	/* The loop never waits for the thread. */
-	fcntl(inv->write_end, F_SETFL, O_NONBLOCK);
+	inv->source.fd = ends[1];
+	inv->source.ready = on_room;
+	fcntl(inv->source.fd, F_SETFL, O_NONBLOCK);
 	err = start_thread(inv);
 	if (err < 0) {
 		close(ends[0]);
@@ -84,15 +115,19 @@ void invalidator_free(struct invalidator *inv)
 {
 	if (!inv)
 		return;
-	close(inv->write_end);
+	loop_unwatch(&inv->source);
+	close(inv->source.fd);
 	pthread_join(inv->thread, NULL);
+	text_done(&inv->waiting);
 	free(inv);
 }
 
 void invalidate_name(struct invalidator *inv, const char *name)
 {
-	/* Up to PIPE_BUF bytes are written whole or not at all (pipe(7)). */
-	if (write(inv->write_end, name, strlen(name) + 1) < 0)
+	int err = text_append(&inv->waiting, name, strlen(name) + 1);
+
+	if (err < 0)
 		log_warning("the kernel may show \"%s\" for up to an hour: %s", name,
-			    strerror(errno));
+			    strerror(-err));
+	pass_on(inv);
 }

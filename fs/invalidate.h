@@ -8,9 +8,10 @@
 
 struct fuse_session;
 struct invalidator;
+struct loop;
 
 /* Starts the thread. Returns 0 or -errno. */
-int invalidator_new(struct fuse_session *session, struct invalidator **ret);
+int invalidator_new(struct fuse_session *session, struct loop *loop, struct invalidator **ret);
 
 /* Stops it. The session's connection must have ended, so that no call of it is stuck. */
 void invalidator_free(struct invalidator *inv);

@@ -250,7 +250,7 @@ int mount_open(struct mount *m, struct text *why)
 		return err;
 	err = watch_requests(m);
 	if (!err)
-		err = invalidator_new(m->session, &m->invalidator);
+		err = invalidator_new(m->session, m->loop, &m->invalidator);
 	m->watch.gone = on_gone;
 	if (!err && mount_watch_open(&m->watch, m->loop, m->mountpoint) < 0)
 		log_debug("the list of mounts is not watched: is /proc there?");

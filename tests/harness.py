@@ -149,7 +149,7 @@ def mount_entry(path):
     """(connection number, type) of the mount at path, or None."""
     path = str(path)
     found = None
-    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in pathlib.Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         left, right = line.split(" - ")
         fields = left.split()
         point = re.sub(r"\\(\d{3})", lambda m: chr(int(m.group(1), 8)), fields[4])

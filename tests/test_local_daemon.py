@@ -1,10 +1,12 @@
 """The daemon itself on local:: how it starts, ends, and what it leaves."""
 
 import errno
+import json
 import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -242,6 +244,33 @@ def test_no_core_dump_of_the_daemon(mounted):
     assert core.split()[4] == "0"
 
 
+@pytest.mark.deadline(60)
+def test_names_of_many_owned_execs_are_forgotten(mounted):
+    """More names than a pipe holds go at once with their owner; none is still seen afterwards."""
+    mount = mounted()
+    names = [f"{i:04}" + "x" * 251 for i in range(1500)]
+    script = """import os, sys
+for name in sys.stdin.read().split():
+    os.mkdir(name)
+    os.open(name + "/owner", os.O_RDONLY)
+print("up", flush=True)
+os.kill(os.getpid(), 19)
+"""
+    with child(
+        "prlimit", "--nofile=10000", sys.executable, "-c", script,
+        cwd=mount.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as owner:
+        owner.stdin.write("\n".join(names).encode())
+        owner.stdin.close()
+        assert owner.stdout.readline() == b"up\n"
+        assert all(os.path.exists(mount.path / name) for name in names)
+    wait_for(lambda: os.listdir(mount.path) == [".spawnfs"], "the execs to be removed", 20)
+    wait_for(
+        lambda: not any(os.path.exists(mount.path / name) for name in names),
+        lambda: f"{sum(os.path.exists(mount.path / name) for name in names)} names to be forgotten",
+    )
+
+
 def test_two_mounts_do_not_know_each_other(mounted):
     one, two = mounted(), mounted()
     with one.new("same") as a, two.new("same") as b:
@@ -311,6 +340,27 @@ def test_log_lines_hold_no_spec_at_any_level(mounted):
     result, out, _ = mount.run({"cmd": ["printenv", "TOKEN", argument], "env": {"TOKEN": secret}})
     assert out.startswith(secret.encode())
     assert secret not in mount.stderr()
+
+
+@pytest.mark.parametrize("level", ["warning", "info"])
+def test_a_log_line_is_one_line_whatever_the_name(mounted, level):
+    """Whoever may make an exec names it: no name is a line of its own, or moves a terminal."""
+    mount = mounted(f"log_level={level}", "shutdown=1")
+    e = mount.new("a\nspawnfs: error: made up\x1b[31m\r\x07")
+    with raises(errno.ENOENT):
+        e.spec({"cmd": ["true"], "cwd": "/no/such\nplace"})
+    lines = mount.stderr().splitlines()
+    assert any("made up" in line for line in lines) == (level == "info")
+    for line in lines:
+        assert line.startswith(("spawnfs: info: ", "spawnfs: debug: ")) and line.isprintable(), lines
+
+
+@pytest.mark.parametrize("name", ["sp ace", "new\nline", 'quo"te', "\udcff\udcfe", "\u4e16"], ids=ascii)
+def test_config_is_json_whatever_the_bytes_of_a_path(mounted, tmp_path, name):
+    """A spool's, since what is mounted on such a name would be in every process's list of mounts."""
+    (tmp_path / name).mkdir()
+    config = json.loads(mounted(f"spool={tmp_path / name}").info("config"))
+    assert config["spool"].startswith(f"{tmp_path}/")
 
 
 def test_the_daemon_survives_signals_that_mean_nothing(mounted):
