@@ -32,6 +32,14 @@ static void fill_file(struct stat *st, mode_t mode, uint64_t size)
 	st->st_blocks = (blkcnt_t)((size + 511) / 512);
 }
 
+/* Who owns an exec may end it: that is for those who may write to ctl, not for all who read. */
+static mode_t file_mode(const struct mount *m, enum file_kind kind)
+{
+	if (kind == FILE_OWNER)
+		return (node_mode(FILE_CTL) & ~m->settings.umask) << 1;
+	return node_mode(kind) & ~m->settings.umask;
+}
+
 static int fill_exec(struct mount *m, fuse_ino_t node, struct stat *st)
 {
 	struct entry *e = entry_by_id(&m->entries, node_exec_id(node));
@@ -41,7 +49,7 @@ static int fill_exec(struct mount *m, fuse_ino_t node, struct stat *st)
 		return -ENOENT;
 	fill_directory(m, st, e->uid, e->gid);
 	if (kind != FILE_DIR)
-		fill_file(st, node_mode(kind) & ~m->settings.umask, file_size(e, kind));
+		fill_file(st, file_mode(m, kind), file_size(e, kind));
 	if (e->exec->started.tv_sec)
 		st->st_mtim = e->exec->started;
 	if (e->exec->ended.tv_sec)
