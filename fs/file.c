@@ -173,6 +173,10 @@ static void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int t
 		fuse_reply_err(req, EPERM);
 		return;
 	}
+	if ((to_set & FUSE_SET_ATTR_SIZE) && !ops->write) {
+		fuse_reply_err(req, EACCES);
+		return;
+	}
 	if ((to_set & FUSE_SET_ATTR_SIZE) && ops->truncate)
 		ops->truncate(e);
 	mark_touched(m, node);

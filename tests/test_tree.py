@@ -312,6 +312,18 @@ def test_touch_and_truncate_are_harmless(job):
     assert job.read("stdout") == b"x"
 
 
+def test_what_is_only_for_reading_is_not_cut(mount, job):
+    """Root passes the kernel's check of the mode here, too."""
+    job.spec(["echo", "kept"])
+    assert job.result() == "0"
+    for path in (job / "stdout", job / "exit", mount.path / ".spawnfs" / "version"):
+        before = path.read_bytes()
+        for size in (0, 1, 1000):
+            with raises(errno.EACCES):
+                os.truncate(path, size)
+        assert path.read_bytes() == before and before
+
+
 def test_a_shell_may_stand_in_the_directory(mount):
     e = mount.new()
     with child(
