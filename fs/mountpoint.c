@@ -25,9 +25,18 @@ static int check_device(struct text *why)
 
 	if (fd >= 0)
 		return 0;
-	/* fusermount3 is setuid root and opens it for those who may not. */
-	if ((errno == EACCES || errno == EPERM) && geteuid() != 0)
-		return 0;
+	/* libfuse does not get as far as fusermount3, which opens it as the user, too. */
+	if (errno == EACCES)
+		return text_fail(why, -errno,
+				 "cannot open " FUSE_DEVICE
+				 ": %s: allow it to all with chmod 666 " FUSE_DEVICE
+				 ", or mount as root",
+				 strerror(errno));
+	if (errno == EPERM)
+		return text_fail(why, -errno,
+				 "cannot open " FUSE_DEVICE ": %s: start the container with "
+				 "--device " FUSE_DEVICE " --cap-add SYS_ADMIN",
+				 strerror(errno));
 	if (errno == ENOENT || errno == ENODEV || errno == ENXIO)
 		return text_fail(
 			why, -errno,

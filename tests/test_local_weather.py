@@ -93,7 +93,7 @@ def test_dev_fuse_without_permission(tmp_path):
             'exec setpriv --reuid=65534 --regid=65534 --clear-groups "$1" -f local: "$2"',
             program, point,
         )
-        refused(done, "/dev/fuse")
+        refused(done, "/dev/fuse", "chmod")
 
 
 class public_directory:
@@ -259,10 +259,34 @@ def test_no_more_processes():
 # ---- not root ----
 
 
-def test_another_user_cannot_look_in(mounted):
-    mount = mounted()
-    done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls", mount.path],
-        capture_output=True, text=True,
+def as_nobody(*command):
+    return subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command)],
+        capture_output=True, text=True, timeout=30 * SLOW,
     )
+
+
+def test_who_may_only_read_owns_nothing(target):
+    """Owners may end what they own: that is for those who may write to ctl."""
+    with public_directory() as place, Mount(target, place / "m", ["allow_other", "umask=022"]) as mount:
+        e = mount.new()
+        e.spec("echo shown; exec sleep 1000")
+        e.wait_size(6)
+        done = as_nobody("sh", "-c", 'head -n 1 "$1/stdout"; exec 9< "$1/owner"', "sh", e.path)
+        assert done.stdout == "shown\n" and "Permission denied" in done.stderr
+        with mount.new() as own:
+            os.close(os.open(own / "owner", os.O_RDONLY))
+            wait_for(lambda: own.name not in os.listdir(mount.path), "a later close to be seen")
+        assert e.status()["state"] == "running"
+
+
+def test_who_may_write_may_own(target):
+    with public_directory() as place, Mount(target, place / "m", ["allow_other", "umask=0"]) as mount:
+        e = mount.new()
+        assert as_nobody("sh", "-c", 'exec 9< "$1/owner"', "sh", e.path).returncode == 0
+        wait_for(lambda: e.name not in os.listdir(mount.path), "the exec to be removed")
+
+
+def test_another_user_cannot_look_in(mounted):
+    done = as_nobody("ls", mounted().path)
     assert done.returncode != 0 and "Permission denied" in done.stderr
