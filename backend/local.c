@@ -261,7 +261,8 @@ static int parse_options(const struct backend_args *args, enum keeper_tree *tree
 		size_t choice = 0;
 
 		if (strcmp(o->key, "tree") != 0)
-			return text_fail(why, -EINVAL, "the target local: has no option \"%s\"",
+			return text_fail(why, -EINVAL,
+					 "local: unknown option \"%s\": see spawnfs --help",
 					 o->key);
 		while (choice < ARRAY_LEN(names) && strcmp(names[choice], value) != 0)
 			choice++;

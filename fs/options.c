@@ -142,6 +142,27 @@ static int add_backend_option(struct options *o, const char *key, const char *va
 	return 0;
 }
 
+static int fail_value(const struct option_desc *d, const char *value, struct text *why)
+{
+	static const char *const expected[] = {
+		[KIND_FLAG] = "no value",
+		[KIND_SIZE] = "bytes, as in 65536, 64K or 2G",
+		[KIND_COUNT] = "a number",
+		[KIND_SECONDS] = "seconds up to 1e9, as in 2 or 0.5",
+		[KIND_OCTAL] = "octal digits, 0 to 777",
+		[KIND_PATH] = "a path",
+		[KIND_LEVEL] = "error, warning, info or debug",
+	};
+	AUTO_TEXT struct text least = {0};
+
+	if (d->kind == KIND_SECONDS && d->min)
+		text_printf(&least, ", at least %.3f", (double)d->min / 1000);
+	else if (d->min)
+		text_printf(&least, ", at least %llu", (unsigned long long)d->min);
+	return text_fail(why, -EINVAL, "option %s: expected %s%s, not \"%s\"", d->name,
+			 expected[d->kind], text_str(&least), value ? value : "");
+}
+
 /* Takes one KEY or KEY=VALUE, which it cuts in two. */
 static int take_option(struct options *o, char *word, struct text *why)
 {
@@ -155,10 +176,7 @@ static int take_option(struct options *o, char *word, struct text *why)
 		if (strcmp(d->name, word) != 0)
 			continue;
 		if (parse_value(d, value, (char *)o + d->offset) < 0)
-			return text_fail(
-				why, -EINVAL,
-				"option %s: \"%s\" is not a valid value: see spawnfs --help", word,
-				value ? value : "");
+			return fail_value(d, value, why);
 		return 0;
 	}
 	if (!*word || is_ignored(word))
