@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+import e2b_peer
 import harness
 import targets
 
@@ -19,6 +20,9 @@ DEADLINE_SECONDS = 30
 
 def pytest_addoption(parser):
     parser.addoption("--target", action="append", help="only this target; may be repeated")
+    parser.addoption(
+        "--part", choices=["own", "common"], help="only the targets' own tests, or those of all targets"
+    )
     parser.addoption("--share", help="what this target has to do when all are run (run.py)")
 
 
@@ -80,7 +84,12 @@ def target_of(item):
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     names = wanted(config)
-    items[:] = [i for i in items if target_of(i) in names]
+    part = config.getoption("--part")
+    items[:] = [
+        i
+        for i in items
+        if target_of(i) in names and part in (None, "own" if module_target(i.path) else "common")
+    ]
     items.sort(key=lambda item: item.path.name == "test_silent.py")
 
 
@@ -260,6 +269,13 @@ def mounted(target, tmp_path):
             )
 
         yield make
+
+
+@pytest.fixture(scope="module")
+def peer():
+    """The module's stand-in for E2B."""
+    with e2b_peer.Peer() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 
 import harness
 import targets

@@ -4,11 +4,9 @@ import errno
 import hashlib
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
-import threading
 import time
 
 import pytest

@@ -10,19 +10,12 @@ import time
 
 import pytest
 
-import e2b_peer
 import harness
 from harness import unique, wait_for
 from targets import Target
 
 GONE = {"sandboxId": "x", "message": "The sandbox was not found", "code": 502}
 HTML = "<html><head><title>502</title></head><body>Bad Gateway</body></html>"
-
-
-@pytest.fixture(scope="module")
-def peer():
-    with e2b_peer.Peer() as running:
-        yield running
 
 
 class Faulty:

@@ -8,7 +8,7 @@ import pytest
 
 import harness
 from harness import unique, wait_for
-from test_e2b_faults import faulty, peer  # noqa: F401: fixtures
+from test_e2b_faults import faulty  # noqa: F401: a fixture
 
 LIMIT = {"code": 429, "message": "Rate limit exceeded"}
 

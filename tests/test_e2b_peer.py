@@ -16,12 +16,6 @@ import harness
 from connect_client import Envd, Result
 
 
-@pytest.fixture(scope="module")
-def peer():
-    with e2b_peer.Peer() as running:
-        yield running
-
-
 @pytest.fixture
 def envd(peer):
     sandbox = peer.create()

@@ -15,7 +15,7 @@ import connect_client
 import e2b_peer
 import harness
 from connect_client import Envd, envelope
-from test_e2b_peer import envd, peer  # noqa: F401: fixtures
+from test_e2b_peer import envd  # noqa: F401: a fixture
 
 
 # ---- HTTP ----

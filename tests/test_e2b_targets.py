@@ -14,12 +14,6 @@ from harness import Mount, unique, unique_seconds, wait_for
 from targets import Target
 
 
-@pytest.fixture(scope="module")
-def peer():
-    with e2b_peer.Peer() as running:
-        yield running
-
-
 def at(peer, address, env=None, **fields):
     return Target(address=address, env=peer.env if env is None else env, name="e2b", **fields)
 

@@ -15,12 +15,6 @@ import targets
 from harness import Mount, wait_for
 
 
-@pytest.fixture(scope="module")
-def peer():
-    with e2b_peer.Peer() as running:
-        yield running
-
-
 class Site:
     """A sandbox, a mount of it, and a text that is in the commands of this test alone."""
 

@@ -336,19 +336,25 @@ def test_two_hundred_blocked_readers(mount, job):
     seen = []
 
     def read():
-        seen.append(job.read("stdout"))
+        try:
+            seen.append(job.read("stdout"))
+        except OSError as error:
+            seen.append(error)
 
     readers = [threading.Thread(target=read, daemon=True) for _ in range(200)]
     for reader in readers:
         reader.start()
-    wait_for(lambda: open_readers(job.mount) >= 200, "the readers to open")
+    wait_for(
+        lambda: open_readers() >= 200,
+        lambda: f"200 readers, but {open_readers()}, and {seen} seen; {job.status()}",
+    )
     job.write("stdin", b"for all")
     for reader in readers:
         reader.join(10)
     assert seen == [b"for all"] * 200
 
 
-def open_readers(mount):
+def open_readers():
     return sum(
         1
         for n in os.listdir("/proc/self/fd")
