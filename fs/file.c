@@ -118,12 +118,25 @@ uint64_t file_size(struct entry *e, enum file_kind kind)
 	return ops->print && ops->print(e, &t) == 0 ? t.len : 0;
 }
 
+/*
+ * A read without a lock owner is the kernel's, for its page cache: for sendfile(2), splice(2) or a
+ * private mmap(2). It fills up with zeros what it does not get of a page, and shows them when
+ * somebody's stat(2) has told it since that the file has grown.
+ */
+static bool fills_page_cache(const struct fuse_file_info *fi)
+{
+	return !fi->lock_owner;
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
 	struct handle *h = handle_of(fi);
 
-	if (ops_of(h)->read)
+	/* sendfile(2) says so of a file that it cannot be used on: programs read such a one. */
+	if (fills_page_cache(fi) && h->entry && !exec_told(h->entry->exec))
+		fuse_reply_err(req, EINVAL);
+	else if (ops_of(h)->read)
 		ops_of(h)->read(req, h, size, off, fi->flags & O_NONBLOCK);
 	else if (ops_of(h)->print)
 		read_printed(req, h, size, off);
