@@ -82,7 +82,7 @@ def unique_seconds():
 def process_state(pid):
     """The letter of /proc/PID/stat (proc(5)): R, S, D, Z...; None when it is gone."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return None
 
@@ -93,7 +93,7 @@ def parents():
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                with open(f"/proc/{entry.name}/stat") as f:
+                with open(f"/proc/{entry.name}/stat", errors="replace") as f:
                     state, ppid = f.read().rsplit(")", 1)[1].split()[:2]
                 table[int(entry.name)] = (int(ppid), state)
             except OSError:
