@@ -190,8 +190,11 @@ static int watch_signals(struct mount *m)
 static int attach(struct mount *m, struct text *why)
 {
 	if (fuse_session_mount(m->session, m->mountpoint) < 0)
-		return text_fail(why, -EIO, "cannot mount on %s: %s", m->mountpoint,
-				 *fuse_said ? fuse_said : "libfuse gave no reason");
+		return text_fail(
+			why, -EIO, "cannot mount on %s: %s", m->mountpoint,
+			*fuse_said ? fuse_said
+				   : "fusermount3 did not do it, and says above why; if it does "
+				     "not, install fuse3");
 	return 0;
 }
 

@@ -96,6 +96,35 @@ def test_dev_fuse_without_permission(tmp_path):
         refused(done, "/dev/fuse", "chmod")
 
 
+@pytest.mark.parametrize(
+    "before, options, words",
+    [
+        ("", [], ["no write access"]),
+        ("", ["-o", "allow_other"], ["user_allow_other"]),
+        ("mount --bind /dev/null /usr/bin/fusermount3; ", [], ["install fuse3"]),
+    ],
+    ids=["not his", "allow_other", "no fusermount3"],
+)
+def test_what_fusermount3_refuses(tmp_path, before, options, words):
+    """It says why on stderr itself, and is the only one who knows."""
+    with public_directory() as place:
+        program = shutil.copy(SPAWNFS, place)
+        point = place / "m"
+        point.mkdir()
+        if options:
+            os.chown(point, 65534, 65534)
+        done = in_namespace(
+            HIDE + "mknod -m 666 /dev/fuse c 10 229; " + before +
+            'program=$1; point=$2; shift 2; exec setpriv --reuid=65534 --regid=65534 --clear-groups '
+            '"$program" "$@" -f local: "$point"',
+            program, point, *options,
+        )
+        last = done.stderr.splitlines()[-1]
+        assert done.returncode == 1 and last.startswith(f"spawnfs: error: cannot mount on {point}: fusermount3")
+        for word in words:
+            assert word in done.stderr, done.stderr
+
+
 class public_directory:
     """A directory that other users can reach, as pytest's own are not."""
 
