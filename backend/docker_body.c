@@ -257,7 +257,7 @@ int docker_room_body(const struct docker_command *c, struct text *ret)
 	cJSON *cmd = cJSON_AddArrayToObject(json, "Cmd");
 
 	if (!json || !cmd || !add_string(cmd, "/bin/sh") || !add_string(cmd, "-c") ||
-	    !add_string(cmd, "read spawnfs_line") || !add_container(c, true, true, json)) {
+	    !add_string(cmd, FAR_READ "spawnfs_line") || !add_container(c, true, true, json)) {
 		delete (json);
 		return -ENOMEM;
 	}

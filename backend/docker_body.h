@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "far_script.h"
 #include "text.h"
 
 struct docker_command;
@@ -18,8 +19,7 @@ struct docker_command;
  * A shell that says which process it is, and then becomes what the first line of its
  * input says.
  */
-#define DOCKER_READY                                                                               \
-	"echo \"$SPAWNFS_EXEC $$\"; IFS= read -r spawnfs_line && eval \"$spawnfs_line\""
+#define DOCKER_READY "echo \"$SPAWNFS_EXEC $$\"; " FAR_READ_LINE
 
 /*
  * Appends what makes the exec of a shell, for a helper: root's with every privilege, or a

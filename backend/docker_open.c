@@ -285,5 +285,7 @@ int docker_check_text(const struct docker *docker, const struct spec *spec, stru
 
 int docker_check(struct docker *docker, const struct spec *spec, struct text *why)
 {
-	return docker_check_text(docker, spec, why);
+	int err = far_check(spec, why);
+
+	return err ? err : docker_check_text(docker, spec, why);
 }

@@ -29,6 +29,20 @@ int far_quote(struct text *ret, const char *word)
 	return append(ret, "'");
 }
 
+int far_check(const struct spec *spec, struct text *why)
+{
+	for (size_t i = 0; i < spec->env_count; i++) {
+		const char *name = spec->env[i].name;
+
+		if (strcmp(name, "SPAWNFS_EXEC") == 0 || strncmp(name, "spawnfs_", 8) == 0)
+			return text_fail(why, -EOPNOTSUPP,
+					 "spec: key \"env\": %s is a variable of spawnfs's own on "
+					 "this target: leave it out",
+					 name);
+	}
+	return 0;
+}
+
 bool far_can_set(const char *name)
 {
 	if (!isalpha((unsigned char)*name) && *name != '_')
@@ -65,8 +79,8 @@ int far_ready_command(struct text *ret, const char *mark)
 {
 	return text_printf(ret,
 			   "exec env SPAWNFS_EXEC=%s /bin/sh -c '"
-			   "echo \"$SPAWNFS_EXEC $$\"; echo \"$SPAWNFS_EXEC\" >&2; "
-			   "IFS= read -r spawnfs_line && eval \"$spawnfs_line\"'",
+			   "echo \"$SPAWNFS_EXEC $$\"; echo \"$SPAWNFS_EXEC\" >&2; " FAR_READ_LINE
+			   "'",
 			   mark);
 }
 
@@ -83,36 +97,71 @@ static int start_directory(struct text *ret, const char *cwd)
 		FAR_TRY(append(ret, "./"));
 	FAR_TRY(far_quote(ret, cwd));
 	return append(ret, "; "
-			   "[ -e \"$spawnfs_cwd\" ] || { spawnfs_tell cwd ENOENT; exit 1; }; "
-			   "[ -d \"$spawnfs_cwd\" ] || { spawnfs_tell cwd ENOTDIR; exit 1; }; "
+			   "[ -e \"$spawnfs_cwd\" ] || { spawnfs_tell 'cwd ENOENT'; exit 1; }; "
+			   "[ -d \"$spawnfs_cwd\" ] || { spawnfs_tell 'cwd ENOTDIR'; exit 1; }; "
 			   "CDPATH= cd -P -- \"$spawnfs_cwd\" >/dev/null 2>&1 || "
-			   "{ spawnfs_tell cwd EACCES; exit 1; }; ");
+			   "{ spawnfs_tell 'cwd EACCES'; exit 1; }; ");
+}
+
+/*
+ * What bash makes up itself, whatever it is given, and does not mind being given: of the rest of
+ * its own (UID) it says so.
+ */
+static bool is_made_up_by_bash(const char *name)
+{
+	static const char *const names[] = {
+		"BASHPID",  "BASH_ALIASES",  "BASH_ARGV0",   "BASH_CMDS",  "BASH_COMMAND",
+		"DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EXECIGNORE", "FUNCNAME",
+		"FUNCNEST", "GROUPS",	     "HISTCMD",	     "LINENO",	   "PIPESTATUS",
+		"RANDOM",   "SECONDS",	     "SRANDOM",
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+/* The exec of bash counts its level down, and has one when it was unset. */
+static int start_level(struct text *ret, const struct spec_variable *v)
+{
+	size_t digits = v->value ? strspn(v->value, "0123456789") : 0;
+	bool counted =
+		digits && digits <= 3 && !v->value[digits] && (v->value[0] != '0' || digits == 1);
+
+	return append(ret, counted ? "case ${BASH_VERSION-} in ?*) SHLVL=$((SHLVL + 1));; esac; "
+				   : "case ${BASH_VERSION-} in ?*) exit 1;; esac; ");
+}
+
+static int start_variable(struct text *ret, const struct spec_variable *v)
+{
+	FAR_TRY(text_printf(ret, "spawnfs_at=%s; ", v->name));
+	if (v->value && is_made_up_by_bash(v->name))
+		FAR_TRY(append(ret, "case ${BASH_VERSION-} in ?*) exit 1;; esac; "));
+	if (v->value) {
+		FAR_TRY(text_printf(ret, "export %s=", v->name));
+		FAR_TRY(far_quote(ret, v->value));
+	} else {
+		FAR_TRY(text_printf(ret, "unset %s", v->name));
+	}
+	/* Of a locale that is not there, bash would complain in the command's name. */
+	FAR_TRY(append(ret, " 2>/dev/null || exit 1; "));
+	return strcmp(v->name, "SHLVL") == 0 ? start_level(ret, v) : 0;
 }
 
 /*
  * Some names are a shell's own (UID, PPID in bash), and the failure to set one ends a POSIX
- * shell: then the trap says so.
+ * shell: then the trap says so. From here on nothing may depend on IFS: it may be the command's.
  */
 static int start_variables(struct text *ret, const struct spec *spec)
 {
 	if (!spec->env_count)
 		return 0;
-	FAR_TRY(append(ret, "trap 'spawnfs_tell env \"$spawnfs_at\"' EXIT; "));
-	for (size_t i = 0; i < spec->env_count; i++) {
-		const struct spec_variable *v = &spec->env[i];
-
+	FAR_TRY(append(ret, "trap 'spawnfs_tell \"env $spawnfs_at\"' EXIT; "));
+	for (size_t i = 0; i < spec->env_count; i++)
 		/* A shell passes on no variable whose name it cannot have. */
-		if (!far_can_set(v->name))
-			continue;
-		if (!v->value) {
-			FAR_TRY(text_printf(ret, "spawnfs_at=%s; unset %s || exit 1; ", v->name,
-					    v->name));
-			continue;
-		}
-		FAR_TRY(text_printf(ret, "spawnfs_at=%s; export %s=", v->name, v->name));
-		FAR_TRY(far_quote(ret, v->value));
-		FAR_TRY(append(ret, " || exit 1; "));
-	}
+		if (far_can_set(spec->env[i].name))
+			FAR_TRY(start_variable(ret, &spec->env[i]));
 	return append(ret, "trap - EXIT; ");
 }
 
@@ -127,7 +176,7 @@ static const char find_program[] =
 	"if [ -f \"$spawnfs_file\" ]; then if [ -x \"$spawnfs_file\" ]; then spawnfs_found=0; "
 	"break; fi; spawnfs_found=126; fi; done; "
 	/* exec of a shell without PATH finds nothing. */
-	"if [ -z \"${PATH+set}\" ] && [ $spawnfs_found = 0 ]; "
+	"if [ -z \"${PATH+set}\" ] && [ \"$spawnfs_found\" = 0 ]; "
 	"then shift; set -- \"$spawnfs_file\" \"$@\"; fi;; esac; ";
 
 static int start_program(struct text *ret, const struct spec *spec)
@@ -155,20 +204,23 @@ static int start_program(struct text *ret, const struct spec *spec)
 }
 
 /* Field 22 of stat (proc(5)) is the 20th after the name, which may hold anything. */
-static const char tell_start[] =
-	"spawnfs_start() { if [ $# -ge 20 ]; then shift 19; else set -- 0; fi; "
-	"spawnfs_tell start \"$1\"; }; "
+static const char find_start[] =
+	"spawnfs_ticks() { if [ $# -ge 20 ]; then shift 19; else set -- 0; fi; "
+	"spawnfs_start=$1; }; "
 	"spawnfs_line=; { IFS= read -r spawnfs_line < /proc/$$/stat; } 2>/dev/null; "
-	"spawnfs_start ${spawnfs_line##*') '}; ";
+	"spawnfs_ticks ${spawnfs_line##*') '}; ";
+
+static const char tell_start[] = "spawnfs_tell \"start $spawnfs_start\"; ";
 
 static const char become[] =
-	"if [ $spawnfs_found != 0 ]; then printf '%s\\n' \"$spawnfs_why\" >&2; "
-	"exit $spawnfs_found; fi; "
+	"if [ \"$spawnfs_found\" != 0 ]; then printf '%s\\n' \"$spawnfs_why\" >&2; "
+	"exit \"$spawnfs_found\"; fi; "
 	"case $1 in -*) set -- -- \"$@\";; esac; exec \"$@\"\n";
 
 int far_start(struct text *ret, const struct spec *spec)
 {
 	FAR_TRY(far_begin(ret));
+	FAR_TRY(append(ret, find_start));
 	if (spec->cwd)
 		FAR_TRY(start_directory(ret, spec->cwd));
 	FAR_TRY(start_variables(ret, spec));

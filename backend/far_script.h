@@ -21,8 +21,22 @@
 
 #define FAR_MARK_HEX 32
 
+/*
+ * A shell's words by which it reads a line; the name of a variable follows. Where TMOUT is set in
+ * the environment, bash would give up reading after so many seconds.
+ */
+#define FAR_READ "IFS= TMOUT=0 read -r "
+/* ... by which it becomes what the next line of its input says. */
+#define FAR_READ_LINE FAR_READ "spawnfs_line && eval \"$spawnfs_line\""
+
 /* Appends word in single quotes: every byte stands for itself. Returns 0 or -errno (text.h). */
 int far_quote(struct text *ret, const char *word);
+
+/*
+ * Refuses what no spec can have on a far target: a variable by which a command's processes are
+ * found, or that its shell works with. Returns 0 or -EOPNOTSUPP with a sentence.
+ */
+int far_check(const struct spec *spec, struct text *why);
 
 /* Whether a shell can set, and pass on, a variable of that name. */
 bool far_can_set(const char *name);

@@ -14,8 +14,10 @@
  * looking works is tried on this shell itself, which has a mark too. A /proc of another PID name
  * space shows processes under other numbers than kill takes: then nothing may be done by
  * number. It shows itself by this shell's number, and by more than one of them (proc(5), NSpid).
+ * In another locale than C, a process whose name is not text would be no match for a dot.
  */
 static const char walk_marked[] =
+	"export LC_ALL=C\n"
 	"far_look() { grep -lsF $far_z \"$@\" 2>/dev/null; }\n"
 	"far_slow() {\n"
 	"	for far_file in /proc/[0-9]*/environ; do\n"
@@ -299,7 +301,7 @@ static const char helper[] =
 	"	echo \"$far_number $far_answer\"\n"
 	"}\n"
 	"echo \"0 $far_way\"\n"
-	"while IFS= read -r far_line; do far_request $far_line; done\n";
+	"while " FAR_READ "far_line; do far_request $far_line; done\n";
 
 int far_helper(struct text *ret, const char *prefix)
 {

@@ -86,7 +86,9 @@ static int ssh_open(const struct backend_args *args, struct backend **ret, struc
 /* A shell on the host sets the variables, and can only set those it could name. */
 static int ssh_check(struct backend *backend, const struct spec *spec, struct text *why)
 {
-	for (size_t i = 0; i < spec->env_count; i++) {
+	int err = far_check(spec, why);
+
+	for (size_t i = 0; i < spec->env_count && !err; i++) {
 		const struct spec_variable *v = &spec->env[i];
 		AUTO_TEXT struct text name = {0};
 
@@ -99,7 +101,7 @@ static int ssh_check(struct backend *backend, const struct spec *spec, struct te
 			"%s one has to",
 			text_str(&name), backend->target);
 	}
-	return 0;
+	return err;
 }
 
 const struct backend_ops ssh_backend = {

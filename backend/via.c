@@ -71,22 +71,18 @@ static int via_open(const struct backend_args *args, struct backend **ret, struc
 /* What a POSIX shell cannot put into an environment is refused, not left out. */
 static int via_check(struct backend *backend, const struct spec *spec, struct text *why)
 {
-	for (size_t i = 0; i < spec->env_count; i++) {
+	int err = far_check(spec, why);
+
+	for (size_t i = 0; i < spec->env_count && !err; i++) {
 		const char *name = spec->env[i].name;
 
-		if (strcmp(name, "SPAWNFS_EXEC") == 0)
-			return text_fail(
-				why, -EOPNOTSUPP,
-				"spec: key \"env\": %s is what the command's processes are "
-				"found by on this target: leave it out",
-				name);
 		if (spec->env[i].value && !far_can_set(name))
 			return text_fail(why, -EOPNOTSUPP,
 					 "spec: key \"env\": the shell on the target cannot set a "
 					 "variable named \"%s\": letters, digits and _ only",
 					 name);
 	}
-	return 0;
+	return err;
 }
 
 static ssize_t via_write(struct command *command, const void *data, size_t len)

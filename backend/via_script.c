@@ -55,7 +55,7 @@ static const char command[] =
  */
 static const char watcher[] =
 	"spawnfs_killed= spawnfs_code= spawnfs_pid=0; "
-	"while IFS= read -r spawnfs_line; do case $spawnfs_line in "
+	"while " FAR_READ "spawnfs_line; do case $spawnfs_line in "
 	"p*) spawnfs_pid=${spawnfs_line#p};; =*) spawnfs_code=${spawnfs_line#=};; "
 	"*) spawnfs_killed=yes;; esac; done; "
 	"[ \"$spawnfs_code\" ] || exit 2; "
@@ -81,7 +81,7 @@ static const char count_left[] =
 	"[ \"$spawnfs_file\" -ef /proc/self/fd/2 ]; then return 0; fi; done; done; return 1; }; "
 	"spawnfs_left=none; if [ \"$spawnfs_last\" != \"$spawnfs_pid\" ]; then "
 	"spawnfs_self=/proc/$$/stat; spawnfs_left=; "
-	"[ $spawnfs_own = n ] || spawnfs_left=$(grep -lsz -e \"^$$ \" -e "
+	"[ $spawnfs_own = n ] || spawnfs_left=$(LC_ALL=C grep -lsz -e \"^$$ \" -e "
 	"\"SPAWNFS_EXEC=$spawnfs_exec\" "
 	"-e \"^[0-9]* (.*) [^ZX] [0-9]* [0-9]* $spawnfs_pid \" "
 	"$spawnfs_self /proc/[0-9]*/environ /proc/[0-9]*/stat 2>/dev/null); "
@@ -99,7 +99,7 @@ static const char count_left[] =
  * it stays while others hold them (1), until its input ends. When the watcher could not tell the
  * end, or was killed, it leaves at once: a call that ends without a mark is a loss.
  */
-static const char stay[] = "; case $? in 1) while IFS= read -r spawnfs_line; do :; done;; esac; "
+static const char stay[] = "; case $? in 1) while " FAR_READ "spawnfs_line; do :; done;; esac; "
 			   "exit 0\n";
 
 /* ---- Text ---- */

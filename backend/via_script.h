@@ -23,11 +23,12 @@
 
 #include <stdint.h>
 
+#include "far_script.h"
 #include "spec.h"
 #include "text.h"
 
 /* The last argument of every call. */
-#define SCRIPT_LOADER "IFS= read -r spawnfs_line && eval \"$spawnfs_line\""
+#define SCRIPT_LOADER FAR_READ_LINE
 
 /* Where a command runs. Strings are empty until known. */
 struct script_place {

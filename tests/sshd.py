@@ -152,7 +152,7 @@ class Sshd:
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
-                    stat = pathlib.Path(entry.path, "stat").read_text()
+                    stat = pathlib.Path(entry.path, "stat").read_text(errors="replace")
                     name = stat[stat.index("(") + 1 : stat.rindex(")")]
                     table[int(entry.name)] = (name, int(stat.rsplit(")", 1)[1].split()[1]))
         for pid, (name, _) in table.items():

@@ -164,6 +164,24 @@ def test_the_engine_never_sees_a_secret_in_a_command(target, mount):
     assert secret not in log
 
 
+@pytest.mark.parametrize("name", ["SPAWNFS_EXEC", "spawnfs_n"])
+def test_a_name_of_our_own_is_refused(mount, name):
+    """Without its mark a command would be believed dead while it runs."""
+    with mount.new() as e:
+        with pytest.raises(OSError) as caught:
+            e.spec({"cmd": ["true"], "env": {name: "x"}})
+        assert caught.value.errno == errno.EOPNOTSUPP
+        assert name in e.status()["error"]
+
+
+def test_a_container_whose_shells_have_a_time_limit(target, container, in_container):
+    """bash gives up reading after TMOUT seconds: the helper would take that for the end."""
+    name = container(options=["--env=TMOUT=1"])
+    target.engine.client("exec", name, "ln", "-sf", "bash", "/usr/bin/sh")
+    mount = in_container(name)
+    assert mount.run("sleep 2.5; echo $TMOUT; cat; exit 3", b"in") == ("3", b"1\nin", b"")
+
+
 # ---- the tail ----
 
 

@@ -63,6 +63,13 @@ def test_entrypoint_of_the_image_is_not_in_the_way(target, image):
     assert mount.run('echo "$FROM_IMAGE"') == ("0", b"1\n", b"")
 
 
+def test_an_image_whose_shells_have_a_time_limit(target, image, tmp_path):
+    """bash gives up reading after TMOUT seconds: the container would end with its first process."""
+    (tmp_path / "Dockerfile").write_text("FROM debian:test\nENV TMOUT=1\nRUN ln -sf bash /usr/bin/sh\n")
+    target.engine.client("build", "-t", "tmout:test", tmp_path)
+    assert image("tmout:test").run("sleep 2.5; echo $TMOUT; cat; exit 3", b"in") == ("3", b"1\nin", b"")
+
+
 def test_removal_kills(target, image):
     mount = image()
     mark = unique_seconds()

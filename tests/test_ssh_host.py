@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -373,6 +374,56 @@ def test_a_name_that_no_shell_can_set_is_refused(server, tmp_path):
             e.spec({"cmd": ["true"], "env": {"a.b": "x"}})
         assert caught.value.errno == errno.EOPNOTSUPP
         assert "a.b" in e.status()["error"]
+
+
+@pytest.mark.parametrize("name", ["SPAWNFS_EXEC", "spawnfs_n"])
+@pytest.mark.parametrize("value", ["x", None])
+def test_a_name_of_our_own_is_refused(server, tmp_path, name, value):
+    """Without its mark a command would be believed dead while it runs."""
+    with mounting(server, tmp_path, "dash") as m, m.new() as e:
+        with pytest.raises(OSError) as caught:
+            e.spec({"cmd": ["true"], "env": {name: value}})
+        assert caught.value.errno == errno.EOPNOTSUPP
+        assert name in e.status()["error"]
+
+
+def test_field_separators_of_the_command(server, tmp_path):
+    """They are no variable of the shells on the way."""
+    with mounting(server, tmp_path, "dash") as m:
+        for fields in (":", "", "0", "as"):
+            with m.new() as e:
+                e.spec({"cmd": "trap 'exit 7' INT; echo up; while :; do sleep 0.05; done", "env": {"IFS": fields}})
+                with e.wait_up():
+                    e.ctl("signal INT")
+                assert e.result() == "7"
+
+
+WITH_BASH = "mount --bind /usr/bin/bash /usr/bin/sh && exec bash --posix"
+
+
+def test_a_host_whose_shells_have_a_time_limit(tmp_path):
+    """bash gives up reading after TMOUT seconds: the helper would take that for the end."""
+    inside = f"unshare --mount /bin/sh -c '{WITH_BASH} -c \"$SSH_ORIGINAL_COMMAND\"'"
+    with sshd.server([f"ForceCommand {inside}", "SetEnv TMOUT=1"], ["root"]) as server:
+        with mounting(server, tmp_path) as m:
+            assert m.run({"cmd": "sleep 2.5; echo $TMOUT; cat; exit 3"}, b"in") == ("3", b"1\nin", b"")
+            assert m.run({"cmd": ["printenv", "LC_ALL"], "env": {"LC_ALL": "xx_YY"}}) == ("0", b"xx_YY\n", b"")
+
+
+def test_a_process_whose_name_is_no_text(tmp_path):
+    """It has no mark, and stands in a table that is read by a grep that knows UTF-8."""
+    program = os.fsencode(tmp_path) + b"/\xff\xfe"
+    shutil.copy("/bin/sleep", program)
+    seconds = harness.unique_seconds()
+    script = 'env -i setsid "$0" "$1" <&- >&- 2>&- & sleep 60'
+    with sshd.server(["SetEnv LANG=C.UTF-8"], ["root"]) as server, mounting(server, tmp_path) as m:
+        with m.new() as e:
+            e.spec({"cmd": ["sh", "-c", script, os.fsdecode(program), seconds]})
+            wait_for(lambda: local_processes(seconds), "the child to run")
+            e.ctl("kill")
+            assert e.result() == "killed"
+            wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+            assert not local_processes(seconds)
 
 
 def usage(*arguments):

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import shlex
+import shutil
 
 import pytest
 
@@ -113,6 +114,20 @@ def test_a_kill_is_no_end_of_input(far, behind, tmp_path):
             assert out.read() == b""
         wait_for(lambda: not clients(mount), "the clients to end")
         assert not seen.exists()
+
+
+def test_a_process_whose_name_is_no_text(far, behind, tmp_path):
+    """It has no mark, and stands in a table that is read by a grep that knows UTF-8."""
+    program = os.fsencode(tmp_path) + b"/\xff\xfe"
+    shutil.copy("/bin/sleep", program)
+    mount = behind(f"{far.prefix()} env LANG=C.UTF-8")
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec({"cmd": ["sh", "-c", 'env -i "$0" "$1" <&- >&- 2>&- &', os.fsdecode(program), mark]})
+        assert e.result() == "0"
+        wait_for(lambda: targets.local_processes(mark), "the child to run")
+        assert e.status()["remote"] == "running"
+    wait_for(lambda: not targets.local_processes(mark), "rmdir to kill the child")
 
 
 def test_the_far_side_dies(behind, tmp_path):

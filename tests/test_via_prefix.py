@@ -235,8 +235,34 @@ def test_variables_that_a_shell_cannot_set(behind, env):
         assert e.result() == "0"
 
 
+BASH = "bwrap --bind / / --dev /dev --proc /proc --ro-bind /usr/bin/bash /usr/bin/sh"
+
+
+@pytest.mark.parametrize("prefix", ["env", BASH])
+def test_field_separators_of_the_command(behind, prefix):
+    """They are no variable of the shells on the way."""
+    mount = behind(prefix)
+    for fields in (":", "", "0", "as"):
+        assert mount.run({"cmd": ["printenv", "IFS"], "env": {"IFS": fields}}) == (
+            "0", f"{fields}\n".encode(), b"")
+        with mount.new() as e:
+            e.spec({"cmd": "trap 'exit 7' INT; echo up; while :; do sleep 0.05; done", "env": {"IFS": fields}})
+            with e.wait_up():
+                e.ctl("signal INT")
+            assert e.result() == "7"
+    mount.broken = prefix == BASH
+
+
+def test_a_far_side_whose_shells_have_a_time_limit(behind):
+    """bash gives up reading after TMOUT seconds; nothing of ours may."""
+    mount = behind(f"env TMOUT=1 {BASH}", "drain_quiet=10", "drain_limit=20")
+    assert mount.run("sleep 2.5; echo $TMOUT; cat; exit 3", b"in") == ("3", b"1\nin", b"")
+    assert mount.run("(sleep 2.5; echo late) & echo early") == ("0", b"early\nlate\n", b"")
+    mount.broken = True
+
+
 def test_a_variable_that_the_shell_there_keeps_for_itself(behind):
-    mount = behind("bwrap --bind / / --dev /dev --proc /proc --ro-bind /usr/bin/bash /usr/bin/sh")
+    mount = behind(BASH)
     with mount.new() as e:
         with pytest.raises(OSError) as caught:
             e.spec({"cmd": ["env"], "env": {"UID": "7"}})

@@ -32,7 +32,7 @@ static int run(const struct text *input, struct text *output)
 		count++;
 	}
 	argv[count++] = "-c";
-	argv[count] = "IFS= read -r spawnfs_line && eval \"$spawnfs_line\"";
+	argv[count] = FAR_READ_LINE;
 	pid = fork();
 	if (!pid) {
 		setenv("UNWANTED", "x", 1);
@@ -136,8 +136,55 @@ static void test_surroundings(void)
 	check_spec(&spec, "not read", 0, "start ", "", 0);
 }
 
+static void check_variable(const char *name, const char *value)
+{
+	struct spec_variable env = {(char *)name, (char *)value};
+	struct spec spec = {.argv = WORDS("printenv", name), .env = &env, .env_count = 1};
+	char wanted[64];
+
+	snprintf(wanted, sizeof(wanted), "%s\n", value);
+	check_spec(&spec, "", 0, "start ", wanted, strlen(wanted));
+}
+
+/* Those that mean something to a shell are the command's all the same, or are refused. */
+static void test_variables_of_the_shell(void)
+{
+	static const char *const fields[] = {"", ":", "0", "1 2", "7", "as"};
+	struct spec_variable level = {(char *)"SHLVL", (char *)"many"};
+	struct spec_variable number = {(char *)"RANDOM", (char *)"7"};
+	struct spec spec = {.argv = WORDS("printenv", "SHLVL"), .env = &level, .env_count = 1};
+	bool bash = strcmp(*shell, "bash") == 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+		check_variable("IFS", fields[i]);
+	check_variable("SHLVL", "0");
+	check_variable("SHLVL", "5");
+	check_variable("SHLVL", "999");
+	check_variable("LC_ALL", "xx_YY.UTF-8");
+	check_variable("TMOUT", "1");
+	check_variable("OPTIND", "3");
+	check_spec(&spec, "", bash, bash ? "env SHLVL" : "start ", "many\n", bash ? 0 : 5);
+	spec = (struct spec){.argv = WORDS("printenv", "RANDOM"), .env = &number, .env_count = 1};
+	check_spec(&spec, "", bash, bash ? "env RANDOM" : "start ", "7\n", bash ? 0 : 2);
+}
+
+static void check_own(const char *name, const char *value, int err)
+{
+	struct spec_variable env = {(char *)name, (char *)value};
+	struct spec spec = {.env = &env, .env_count = 1};
+	AUTO_TEXT struct text why = {0};
+
+	CHECK_INT(far_check(&spec, &why), err);
+	CHECK(!err || strstr(text_str(&why), name));
+}
+
 static void test_names(void)
 {
+	check_own("SPAWNFS_EXEC", "x", -EOPNOTSUPP);
+	check_own("SPAWNFS_EXEC", NULL, -EOPNOTSUPP);
+	check_own("spawnfs_n", "x", -EOPNOTSUPP);
+	check_own("SPAWNFS_EXECS", "x", 0);
+	check_own("spawnfs", "x", 0);
 	CHECK(far_can_set("_a9") && far_can_set("PATH"));
 	CHECK(!far_can_set("") && !far_can_set("9a") && !far_can_set("a.b") && !far_can_set("a b"));
 }
@@ -161,6 +208,7 @@ int main(void)
 		RUN(test_every_byte);
 		RUN(test_program);
 		RUN(test_surroundings);
+		RUN(test_variables_of_the_shell);
 	}
 	return 0;
 }
