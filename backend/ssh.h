@@ -83,7 +83,7 @@ struct ssh_helper {
 	struct text said;
 	struct text line; /* not yet sent */
 	size_t line_at;
-	struct list commands; /* struct ssh_command, of this connection */
+	struct list commands; /* struct ssh_command whose marks have its prefix */
 	struct list queue;    /* errands not asked */
 	struct list asked;    /* errands in the present request */
 	unsigned number;      /* of it */
@@ -94,13 +94,16 @@ struct ssh_helper {
 /* Makes what a connection has besides itself. Returns 0, -ENOMEM or -EIO. */
 int ssh_helper_new(struct ssh *ssh, struct ssh_helper **ret);
 
-/* Its link is dead, or the backend closes: its errands wait for another helper. */
-void ssh_helper_free(struct ssh_helper *helper);
+/*
+ * Its link is dead, as why says, or the backend closes: its errands wait for another helper. What
+ * it still had to look after on other connections is lost.
+ */
+void ssh_helper_free(struct ssh_helper *helper, const char *why);
 
 /* Starts the shell. */
 void ssh_helper_start(struct ssh_helper *helper);
 
-/* A command is given to its connection, or has no part in it any more. */
+/* A command is given to a helper, or has no part in it any more. */
 void ssh_helper_join(struct ssh_helper *helper, struct ssh_command *command);
 void ssh_helper_leave(struct ssh_command *command);
 
@@ -160,7 +163,7 @@ struct ssh_command {
 	struct list link; /* in ssh->queue while WAITING */
 	enum ssh_stage stage;
 	struct ssh_channel *channel;
-	struct ssh_helper *helper; /* its connection's; NULL when that is lost */
+	struct ssh_helper *helper; /* that it was started under; NULL when that is lost */
 	struct list of_helper;	   /* in helper->commands */
 	struct ssh_stream streams[STREAM_COUNT];
 
@@ -168,6 +171,7 @@ struct ssh_command {
 	int64_t pid;
 	char ticks[24];
 	bool lost;	  /* the connection was, once */
+	unsigned tries;	  /* to start it that its connection did not outlive */
 	struct text line; /* the one that starts it */
 	size_t line_at;
 
@@ -199,6 +203,9 @@ void ssh_command_open(struct ssh_command *c, struct ssh_link *link);
 
 /* No connection can be made. */
 void ssh_command_no_link(struct ssh_command *c, int err, const char *why);
+
+/* The helper that was to look after it is lost, though its own connection is not. */
+void ssh_command_lose(struct ssh_command *c, const char *why);
 
 /* Looks at what is known and does what follows; soon. */
 void ssh_command_step(struct ssh_command *c);

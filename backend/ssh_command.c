@@ -145,6 +145,18 @@ static void start_again(struct ssh_command *c)
 	ssh_pool_queue(c->ssh, c);
 }
 
+/* A command whose start is what breaks connections would break each that is made. */
+static void lose_start(struct ssh_command *c, const char *why)
+{
+	if (c->tries++ < SSH_START_TRIES) {
+		start_again(c);
+		return;
+	}
+	text_fail(&c->why, 0, "%s: the connection broke each time the command was to start: %s",
+		  c->ssh->options.host, why);
+	refuse(c, -EHOSTUNREACH);
+}
+
 /* Whether the line that starts it may have arrived as a whole. */
 static bool may_run(const struct ssh_command *c)
 {
@@ -157,7 +169,7 @@ static void on_refused(void *owner, bool full, const char *why)
 {
 	struct ssh_command *c = owner;
 	struct ssh_link *link = c->channel->link;
-	struct ssh_helper *h = c->helper;
+	struct ssh_helper *h = link->owner;
 
 	c->channel = NULL;
 	if (c->killed || c->refusal)
@@ -269,7 +281,7 @@ static void on_lost(void *owner, const char *why)
 	if (c->refusal)
 		return;
 	if (!may_run(c)) {
-		start_again(c);
+		lose_start(c, why);
 		return;
 	}
 	c->closed = true;
@@ -285,6 +297,12 @@ static void on_lost(void *owner, const char *why)
 	}
 	c->eof = true;
 	ssh_command_step(c);
+}
+
+void ssh_command_lose(struct ssh_command *c, const char *why)
+{
+	ssh_channel_release(TAKE_PTR(c->channel));
+	on_lost(c, why);
 }
 
 static const struct ssh_channel_events channel_events = {

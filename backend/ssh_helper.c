@@ -404,12 +404,17 @@ bool ssh_helper_usable(const struct ssh_helper *h)
 	return h->channel && !h->failed;
 }
 
-/* Commands whose channel had ended before are not told of the link's death by it. */
-void ssh_helper_free(struct ssh_helper *h)
+/*
+ * Commands whose channel had ended before are not told of the link's death by it; nor those on
+ * another connection, which die by the end of the helper's input all the same.
+ */
+void ssh_helper_free(struct ssh_helper *h, const char *why)
 {
 	list_for_each_safe (c, &h->commands, struct ssh_command, of_helper) {
 		ssh_helper_leave(c);
 		c->lost = true;
+		if (c->channel)
+			ssh_command_lose(c, why);
 	}
 	list_splice(&h->ssh->errands, &h->asked);
 	list_splice(&h->ssh->errands, &h->queue);

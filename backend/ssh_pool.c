@@ -52,7 +52,7 @@ int ssh_pool_connect(struct ssh *ssh, struct text *why)
 	err = ssh_link_start(ssh->backend.loop, &link_events, helper, &ssh->options,
 			     ssh->opening ? SSH_MASTER_ASKING : SSH_MASTER_SILENT, &link, why);
 	if (err < 0) {
-		ssh_helper_free(helper);
+		ssh_helper_free(helper, "");
 		return err;
 	}
 	helper->link = link;
@@ -126,11 +126,30 @@ static void connect_for_waiting(struct ssh *ssh)
 
 /* ---- Using them ---- */
 
-static struct ssh_link *link_with_room(const struct ssh *ssh)
+static struct ssh_helper *any_helper(const struct ssh *ssh)
 {
 	list_for_each (link, &ssh->links, struct ssh_link, link)
-		if (ssh_link_has_room(link) && settled(link))
+		if (link->up && ssh_helper_usable(helper_of(link)))
+			return helper_of(link);
+	return NULL;
+}
+
+/* Who kills its commands when nobody is there any more. Another's, where it has no session left. */
+static struct ssh_helper *guard_of(const struct ssh *ssh, const struct ssh_link *link)
+{
+	struct ssh_helper *own = helper_of(link);
+
+	return own->channel || !ssh->helpers_apart ? own : any_helper(ssh);
+}
+
+static struct ssh_link *link_with_room(const struct ssh *ssh)
+{
+	list_for_each (link, &ssh->links, struct ssh_link, link) {
+		struct ssh_helper *guard = guard_of(ssh, link);
+
+		if (ssh_link_has_room(link) && guard && ssh_helper_settled(guard))
 			return link;
+	}
 	return NULL;
 }
 
@@ -143,7 +162,7 @@ static void serve_queue(struct ssh *ssh)
 		if (!link)
 			break;
 		list_remove(&c->link);
-		ssh_helper_join(helper_of(link), c);
+		ssh_helper_join(guard_of(ssh, link), c);
 		ssh_command_open(c, link);
 	}
 	connect_for_waiting(ssh);
@@ -154,14 +173,6 @@ void ssh_pool_queue(struct ssh *ssh, struct ssh_command *command)
 	list_remove(&command->link);
 	list_append(&ssh->queue, &command->link);
 	serve_queue(ssh);
-}
-
-static struct ssh_helper *any_helper(const struct ssh *ssh)
-{
-	list_for_each (link, &ssh->links, struct ssh_link, link)
-		if (link->up && ssh_helper_usable(helper_of(link)))
-			return helper_of(link);
-	return NULL;
 }
 
 void ssh_pool_ask(struct ssh *ssh, struct ssh_helper *own, struct ssh_errand *errand)
@@ -177,10 +188,19 @@ void ssh_pool_ask(struct ssh *ssh, struct ssh_helper *own, struct ssh_errand *er
 	connect_for_waiting(ssh);
 }
 
+/* One that breaks before is as one that could not be made. */
+static void note_use(struct ssh *ssh)
+{
+	ssh->retry_ms = 0;
+	ssh->not_before_ns = 0;
+}
+
 void ssh_pool_helper_changed(struct ssh *ssh)
 {
 	struct ssh_helper *h = any_helper(ssh);
 
+	if (h && h->ready)
+		note_use(ssh);
 	while (h && !list_empty(&ssh->errands))
 		ssh_helper_ask(h, list_first(&ssh->errands, struct ssh_errand, link));
 	if (ssh->opening)
@@ -195,12 +215,12 @@ static void on_up(struct ssh_link *link)
 	struct ssh_helper *h = helper_of(link);
 	struct ssh *ssh = h->ssh;
 
-	ssh->retry_ms = 0;
-	ssh->not_before_ns = 0;
 	log_info("ssh: %s: connected", ssh->options.host);
 	/* Before any command: it must not be left without a session. */
 	if (!ssh->helpers_apart || !any_helper(ssh))
 		ssh_helper_start(h);
+	else
+		note_use(ssh);
 	serve_queue(ssh);
 }
 
@@ -223,11 +243,9 @@ static void on_dead(struct ssh_link *link, const char *why)
 		log_warning("ssh: %s: %s", ssh->options.host, why);
 	set_failure(ssh, failure_errno(why), why);
 	/* One that broke may be made anew at once; one that could not be made, after a while. */
-	if (link->was_up) {
-		ssh->retry_ms = 0;
-		ssh->not_before_ns = 0;
-	}
-	ssh_helper_free(h);
+	if (link->was_up && (h->ready || ssh->helpers_apart))
+		note_use(ssh);
+	ssh_helper_free(h, why);
 	ssh->link_count--;
 	ssh_link_free(link);
 	if (ssh->opening)
@@ -259,7 +277,7 @@ void ssh_pool_close(struct ssh *ssh)
 {
 	timer_cancel(&ssh->retry);
 	list_for_each_safe (link, &ssh->links, struct ssh_link, link) {
-		ssh_helper_free(helper_of(link));
+		ssh_helper_free(helper_of(link), "");
 		ssh_link_free(link);
 	}
 }

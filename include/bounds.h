@@ -120,6 +120,8 @@
 /* A connection that could not be made is not tried again before this; it doubles up to the last. */
 #define SSH_RETRY_FIRST_MS 500
 #define SSH_RETRY_LAST_MS 15000
+/* A command that has not begun when its connection breaks is started over another so often. */
+#define SSH_START_TRIES 3
 /* For ssh(1), where the user has not said otherwise: a dead network is noticed after 45 s. */
 #define SSH_ALIVE_SECONDS "15"
 #define SSH_ALIVE_COUNT "3"

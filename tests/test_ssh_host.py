@@ -170,6 +170,52 @@ def test_more_commands_than_sessions(tmp_path, sessions):
             assert m.run({"cmd": ["echo", "after"]})[1] == b"after\n"
 
 
+def test_commands_without_a_helper_on_their_connection(tmp_path):
+    """The one that there is kills for all, and when it is lost they are lost with it."""
+    with sshd.server(["MaxSessions 1"], ["dash"]) as server:
+        with mounting(server, tmp_path, "dash", noise=NOISE) as m:
+            seconds = [harness.unique_seconds() for _ in range(3)]
+            execs = [m.new() for _ in seconds]
+            for e, s in zip(execs, seconds):
+                e.spec(f"trap 'echo got' INT; echo up; setsid sleep {s} & wait; wait")
+                e.wait_size(3)
+                e.ctl("signal INT")
+                e.wait_size(7)
+            # The helper's connection is the oldest.
+            harness.kill(min(masters(m)))
+            for e, s in zip(execs, seconds):
+                assert e.result() == "lost connection_lost"
+                wait_for(lambda: not local_processes(s), "the command to be killed")
+                wait_for(lambda: e.status()["remote"] == "gone", "the kill to be known")
+            assert m.run({"cmd": ["echo", "again"]}) == ("0", b"again\n", b"")
+            check_that_the_host_kills(m)
+
+
+@pytest.mark.parametrize("breaking", ["true", "! mkdir {place}/$PPID"])
+def test_a_host_that_breaks_each_connection(tmp_path, breaking):
+    """With its first session, or the second: the command is refused, and no login follows another."""
+    place = tmp_path / "broken"
+    breaks = f"[ -d {place} ] && {breaking} && echo x >> {place}/count && kill -9 $PPID"
+    command = f'{breaks}; exec sh -c "$SSH_ORIGINAL_COMMAND"'.format(place=place)
+    with sshd.server([f"ForceCommand {command}"], ["root"]) as server:
+        with mounting(server, tmp_path, noise=NOISE) as m:
+            place.mkdir()
+            break_connection(m)
+            wait_for(lambda: not masters(m), "the end of the connection")
+            with m.new() as e:
+                with pytest.raises(OSError) as caught:
+                    e.spec(["true"])
+                assert caught.value.errno == errno.EHOSTUNREACH
+            assert 1 <= (place / "count").read_text().count("x") <= 5
+            shutil.rmtree(place)
+
+            def works():
+                with contextlib.suppress(OSError):
+                    return m.run({"cmd": ["echo", "again"]}) == ("0", b"again\n", b"")
+
+            wait_for(works, "the host to be used again", 20)
+
+
 def test_a_lost_connection_is_told_and_the_command_killed(server, tmp_path):
     seconds = harness.unique_seconds()
     with mounting(server, tmp_path, "dash", noise=NOISE) as m:
