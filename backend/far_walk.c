@@ -269,7 +269,9 @@ int far_walk(struct text *ret)
 
 /* ---- The helper ---- */
 
+/* An answer that nobody hears any more must not be the end of it: it has yet to kill. */
 static const char helper[] =
+	"trap '' PIPE\n"
 	"far_signal() {\n"
 	"	far_answer=gone far_leaders=' ' far_groups= far_absent= far_reused=' '\n"
 	"	far_leader \"$3\" \"$4\" n\n"

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -10,7 +11,9 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -70,7 +73,16 @@ def check_that_the_host_kills(mount):
     wait_for(lambda: local_processes(seconds), "the sleep to run")
     mount.broken = True
     mount.daemon.kill()
-    wait_for(lambda: not local_processes(seconds), "the host to kill it")
+    wait_for(lambda: not local_processes(seconds), lambda: f"the host to kill it:\n{helpers_now()}")
+
+
+def helpers_now():
+    """What the helpers of this machine are doing."""
+    table = subprocess.run(
+        ["ps", "-ww", "-eo", "pid,ppid,stat,wchan:24,args"], capture_output=True, text=True, check=True,
+        errors="replace",
+    ).stdout
+    return "\n".join(line[:160] for line in table.splitlines() if "spawnfs_line" in line)
 
 
 EVERY = os.fsdecode(bytes(range(1, 256)))
@@ -324,12 +336,34 @@ def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
 def test_a_helper_that_was_killed_is_started_again(server, tmp_path):
     """Without one, nobody would kill when the daemon dies."""
     with mounting(server, tmp_path, noise=NOISE) as m:
-        before = helpers(server)
-        for pid in before:
+        for pid in helpers(server):
             harness.kill(pid)
-        wait_for(lambda: helpers(server) and not set(helpers(server)) & set(before), "another helper")
-        assert "ended by signal KILL" in m.stderr()
+        wait_for(lambda: "ended by signal KILL" in m.stderr(), "the end of the helper to be told")
         check_that_the_host_kills(m)
+
+
+def waiting_bytes(pid):
+    """What a process has not read yet of its standard input, a pipe."""
+    with open(f"/proc/{pid}/fd/0", "rb", buffering=0) as f:
+        return struct.unpack("i", fcntl.ioctl(f, termios.FIONREAD, bytes(4)))[0]
+
+
+def test_a_question_to_the_helper_is_no_reason_not_to_kill(server, tmp_path):
+    """Nobody hears its answer to what the daemon asked before its death."""
+    seconds = harness.unique_seconds()
+    with mounting(server, tmp_path, noise=NOISE) as m:
+        (helper,) = helpers(server)
+        harness.kill(helper, signal.SIGSTOP)
+        e = m.new()
+        e.spec({"cmd": f"setsid sleep {seconds} <&- >&- 2>&- & exit 0"})
+        assert e.result() == "0"
+        wait_for(lambda: waiting_bytes(helper), "a question about what is left of it")
+        wait_for(lambda: local_processes(seconds), "the sleep to run")
+        m.broken = True
+        m.daemon.kill()
+        wait_for(lambda: not server.sessions(), "the end of the connection")
+        harness.kill(helper, signal.SIGCONT)
+        wait_for(lambda: not local_processes(seconds), lambda: f"the host to kill it:\n{helpers_now()}")
 
 
 def test_a_host_without_proc(tmp_path):
