@@ -13,6 +13,9 @@ BUILD = ROOT / "build-bench"
 BENCH = BUILD / "tests" / "bench" / "bench"
 MIB = 1 << 20
 QUICK = "--quick" in sys.argv
+if {"-h", "--help"} & set(sys.argv):
+    print(sys.modules["__main__"].__doc__)
+    sys.exit()
 
 
 def build(*programs):
