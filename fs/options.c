@@ -28,29 +28,31 @@ static const struct option_desc {
 	enum option_kind kind;
 	size_t offset;
 	uint64_t min;
+	uint64_t max; /* 0: as much as fits */
 	const char *help;
 } table[] = {
-	{"allow_other", KIND_FLAG, offsetof(struct options, allow_other), 0,
+	{"allow_other", KIND_FLAG, offsetof(struct options, allow_other), 0, 0,
 	 "let other users in, as far as umask allows"},
-	{"umask", KIND_OCTAL, SETTING(umask), 0, "take these bits from all modes (077)"},
-	{"retain", KIND_SIZE, SETTING(retain), RETAIN_BYTES_MIN,
+	{"umask", KIND_OCTAL, SETTING(umask), 0, 0, "take these bits from all modes (077)"},
+	{"retain", KIND_SIZE, SETTING(retain), RETAIN_BYTES_MIN, RETAIN_BYTES_MAX,
 	 "output kept for late readers, each stream (64M)"},
-	{"spool", KIND_PATH, SETTING(spool_dir), 0,
+	{"spool", KIND_PATH, SETTING(spool_dir), 0, 0,
 	 "directory for output that does not fit in memory ($TMPDIR, /var/tmp)"},
-	{"spool_memory", KIND_SIZE, SETTING(spool_memory), SPOOL_MEMORY_MIN,
+	{"spool_memory", KIND_SIZE, SETTING(spool_memory), SPOOL_MEMORY_MIN, RETAIN_BYTES_MAX,
 	 "part of retain that is kept in memory (1M)"},
-	{"spec_bytes", KIND_SIZE, SETTING(spec_bytes), 1, "largest spec (2M)"},
-	{"stdin_queue", KIND_SIZE, SETTING(stdin_queue), 1, "input queued before the start (1M)"},
-	{"drain_quiet", KIND_SECONDS, SETTING(drain_quiet_ms), 0,
+	{"spec_bytes", KIND_SIZE, SETTING(spec_bytes), 1, TEXT_BYTES_MAX, "largest spec (2M)"},
+	{"stdin_queue", KIND_SIZE, SETTING(stdin_queue), 1, TEXT_BYTES_MAX,
+	 "input queued before the start (1M)"},
+	{"drain_quiet", KIND_SECONDS, SETTING(drain_quiet_ms), 0, 0,
 	 "after the end, wait until output is quiet this long (0.5)"},
-	{"drain_limit", KIND_SECONDS, SETTING(drain_limit_ms), 0,
+	{"drain_limit", KIND_SECONDS, SETTING(drain_limit_ms), 0, 0,
 	 "and not longer than this in all (2)"},
-	{"kill_give_up", KIND_SECONDS, SETTING(kill_give_up_ms), 1,
+	{"kill_give_up", KIND_SECONDS, SETTING(kill_give_up_ms), 1, 0,
 	 "stop retrying a kill that fails after this long (600)"},
-	{"shutdown", KIND_SECONDS, SETTING(shutdown_ms), 0,
+	{"shutdown", KIND_SECONDS, SETTING(shutdown_ms), 0, 0,
 	 "at the end wait this long for commands to be gone (5)"},
-	{"execs", KIND_COUNT, SETTING(execs), 1, "most execs at a time (100000)"},
-	{"log_level", KIND_LEVEL, offsetof(struct options, log_level), 0,
+	{"execs", KIND_COUNT, SETTING(execs), 1, EXECS_MAX, "most execs at a time (100000)"},
+	{"log_level", KIND_LEVEL, offsetof(struct options, log_level), 0, 0,
 	 "error, warning, info or debug (warning)"},
 };
 
@@ -97,7 +99,7 @@ static int parse_number(const struct option_desc *d, const char *value, void *fi
 	uint64_t n;
 	int err = d->kind == KIND_SECONDS ? parse_seconds(value, &n) : size_parse(value, &n);
 
-	if (err < 0 || n < d->min)
+	if (err < 0 || n < d->min || (d->max && n > d->max))
 		return -EINVAL;
 	*(uint64_t *)field = n;
 	return 0;
@@ -153,14 +155,16 @@ static int fail_value(const struct option_desc *d, const char *value, struct tex
 		[KIND_PATH] = "a path",
 		[KIND_LEVEL] = "error, warning, info or debug",
 	};
-	AUTO_TEXT struct text least = {0};
+	AUTO_TEXT struct text range = {0};
 
 	if (d->kind == KIND_SECONDS && d->min)
-		text_printf(&least, ", at least %.3f", (double)d->min / 1000);
+		text_printf(&range, ", at least %.3f", (double)d->min / 1000);
 	else if (d->min)
-		text_printf(&least, ", at least %llu", (unsigned long long)d->min);
+		text_printf(&range, ", at least %llu", (unsigned long long)d->min);
+	if (d->max)
+		text_printf(&range, ", at most %llu", (unsigned long long)d->max);
 	return text_fail(why, -EINVAL, "option %s: expected %s%s, not \"%s\"", d->name,
-			 expected[d->kind], text_str(&least), value ? value : "");
+			 expected[d->kind], text_str(&range), value ? value : "");
 }
 
 /* Takes one KEY or KEY=VALUE, which it cuts in two. */

@@ -22,7 +22,7 @@
 #define PTY_SIZE_MAX 65535
 /* A command's own time limit: a hundred years, so that no sum of times overflows. */
 #define TIMEOUT_SECONDS_MAX ((int64_t)100 * 366 * 86400)
-/* Any struct text. */
+/* Any struct text: so the options spec_bytes and stdin_queue, too. */
 #define TEXT_BYTES_MAX (16 * MIB)
 
 /* The largest limit of a command: what a double holds exactly; and of processors. */
@@ -67,6 +67,8 @@
 
 /* Execs in a mount at one time (mkdir then fails with ENOSPC). */
 #define EXECS_DEFAULT 100000
+/* Each has a number of its own, of 32 bits. */
+#define EXECS_MAX 1000000000
 /* NAME_MAX of the tree (limits.h). */
 #define NAME_BYTES_MAX 255
 /* One line written to ctl. */
