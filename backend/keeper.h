@@ -75,10 +75,10 @@ int keeper_start(struct keeper *keeper, struct kept *kept, const struct keeper_s
 /* Sends a signal to the process group of the leader, unless it has ended by then. */
 void keeper_signal(struct kept *kept, int signo);
 
-/* Kills the tree. May be repeated. */
+/* Kills the tree. May be repeated; harmless when it is gone. */
 void keeper_kill(struct kept *kept);
 
-/* Gives up the keeper's copy of the input's write end. */
+/* Gives up the keeper's copy of the input's write end; harmless when the tree is gone. */
 void keeper_close_input(struct kept *kept);
 
 /* No more calls for this one; the keeper still takes care of the command. */

@@ -164,6 +164,9 @@ void keeper_signal(struct kept *kept, int signo)
 
 void keeper_kill(struct kept *kept)
 {
+	/* The tree is gone; its last output may still be waited for. */
+	if (!kept->keeper)
+		return;
 	/* Whoever has stopped the keeper did not mean the commands to outlive their kill. */
 	if (kept->keeper->pid > 1)
 		kill(kept->keeper->pid, SIGCONT);
@@ -172,7 +175,8 @@ void keeper_kill(struct kept *kept)
 
 void keeper_close_input(struct kept *kept)
 {
-	give_for_certain(kept, KEEPER_CLOSE_INPUT);
+	if (kept->keeper)
+		give_for_certain(kept, KEEPER_CLOSE_INPUT);
 }
 
 /* ---- The start ---- */

@@ -104,18 +104,42 @@ static bool is_started(struct local_command *c)
 
 /* ---- The end ---- */
 
+static void report_exit(struct local_command *c)
+{
+	struct exec *exec = c->command.exec;
+
+	c->exited = false;
+	if (WIFEXITED(c->wait_status))
+		exec_exited(exec, WEXITSTATUS(c->wait_status));
+	else
+		exec_signaled(exec, WTERMSIG(c->wait_status));
+}
+
+/*
+ * What is known of the end is told once the output before it has been taken. Bytes for which there
+ * is no memory or disk, or more than an end may overdraw, are waited for: nothing else holds them.
+ */
+static void finish(struct task *task)
+{
+	struct local_command *c = container_of(task, struct local_command, finish);
+
+	if (!local_take_rest(c))
+		return;
+	if (c->exited)
+		report_exit(c);
+	if (c->gone)
+		exec_gone(c->command.exec);
+}
+
 static void leader_exited(struct kept *kept, int status)
 {
 	struct local_command *c = container_of(kept, struct local_command, kept);
-	struct exec *exec = c->command.exec;
 
 	if (!is_started(c))
 		return;
-	local_take_rest(c);
-	if (WIFEXITED(status))
-		exec_exited(exec, WEXITSTATUS(status));
-	else
-		exec_signaled(exec, WTERMSIG(status));
+	c->exited = true;
+	c->wait_status = status;
+	finish(&c->finish);
 }
 
 static void leader_lost(struct kept *kept)
@@ -129,15 +153,6 @@ static void leader_lost(struct kept *kept)
 		  "the process that watches over pid %lld was killed: so was the command, "
 		  "and how it ended is not known",
 		  (long long)c->pid);
-}
-
-/* Bytes for which there is no memory or disk are waited for: nothing else holds them. */
-static void finish(struct task *task)
-{
-	struct local_command *c = container_of(task, struct local_command, finish);
-
-	if (local_take_rest(c))
-		exec_gone(c->command.exec);
 }
 
 static void tree_gone(struct kept *kept)

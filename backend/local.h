@@ -28,6 +28,8 @@ struct local_command {
 	struct local_output outputs[STREAM_COUNT];
 	struct local_input input;
 	struct task finish; /* reports the end once its last output has been taken */
+	bool exited;	    /* the leader has, with this status (waitpid(2)): to be reported */
+	int wait_status;
 	bool gone;
 };
 

@@ -179,7 +179,7 @@ void local_resume(struct command *command, enum stream_id id)
 	o->held = false;
 	if (loop_watch(command->backend->loop, &o->source, EPOLLIN) < 0)
 		o->held = true;
-	if (c->gone)
+	if (c->exited || c->gone)
 		loop_defer(command->backend->loop, &c->finish);
 }
 
@@ -190,7 +190,7 @@ void local_close_output(struct command *command, enum stream_id id)
 	/* Whoever wrote what is in the pipe was told that it was taken. */
 	take_rest(&c->outputs[id]);
 	close_source(&c->outputs[id].source);
-	if (c->gone)
+	if (c->exited || c->gone)
 		loop_defer(command->backend->loop, &c->finish);
 }
 

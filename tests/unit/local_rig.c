@@ -51,7 +51,8 @@ size_t exec_output_reserve(struct exec *exec, enum stream_id stream, void **ret)
 	if (exec->room && exec->streams[stream].len >= exec->room)
 		return 0;
 	*ret = scratch;
-	return sizeof(scratch);
+	return exec->room ? MIN(exec->room - exec->streams[stream].len, sizeof(scratch))
+			  : sizeof(scratch);
 }
 
 void exec_output_commit(struct exec *exec, enum stream_id stream, size_t len)
@@ -61,6 +62,8 @@ void exec_output_commit(struct exec *exec, enum stream_id stream, size_t len)
 
 void exec_output_overdraw(struct exec *exec, enum stream_id stream, size_t len)
 {
+	if (exec->allowance)
+		len = MIN(len, exec->allowance);
 	if (exec->room)
 		exec->room = exec->streams[stream].len + len;
 }

@@ -19,7 +19,8 @@ struct exec {
 	struct command *command;
 	struct text streams[STREAM_COUNT];
 	bool ended_streams[STREAM_COUNT];
-	size_t room; /* 0: unbounded */
+	size_t room;	  /* 0: unbounded */
+	size_t allowance; /* what an ended command may leave beyond it; 0: unbounded */
 	bool started, refused, exited, signaled, lost, gone, input_closed;
 	int64_t pid;
 	int value;

@@ -239,6 +239,28 @@ static void test_last_byte(void)
 	run_done(&r);
 }
 
+static void test_more_is_left_than_may_be_taken(void)
+{
+	/* As a pipe can hold that the command has enlarged: the end waits for a reader. */
+	struct run r = {.argv = SH("head -c 60000 /dev/zero; echo end; exit 3")};
+
+	r.exec.room = 1000;
+	r.exec.allowance = 1000;
+	start(&r);
+	run_for(300);
+	CHECK(r.exec.started && !r.exec.exited && !r.exec.gone);
+	/* These come too late, and are harmless. */
+	backend->ops->close_input(r.exec.command);
+	backend->ops->kill(r.exec.command);
+	run_for(100);
+	CHECK(!r.exec.exited && !r.exec.gone);
+	r.exec.room = 0;
+	backend->ops->resume(r.exec.command, STREAM_STDOUT);
+	await(r.exec.gone);
+	CHECK(r.exec.exited && r.exec.value == 3 && r.exec.streams[0].len == 60004);
+	run_done(&r);
+}
+
 static void test_backpressure(void)
 {
 	struct run r = {.argv = SH("head -c 3000000 /dev/zero; echo end")};
@@ -352,6 +374,7 @@ int main(int argc, char **argv)
 	RUN_LOCAL(test_clean_process);
 	RUN_LOCAL(test_signal);
 	RUN_LOCAL(test_last_byte);
+	RUN_LOCAL(test_more_is_left_than_may_be_taken);
 	RUN_LOCAL(test_backpressure);
 	RUN_LOCAL(test_nothing_is_left);
 	RUN_LOCAL(test_many_starts_at_once);
