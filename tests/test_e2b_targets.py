@@ -227,23 +227,21 @@ def test_no_time_limit_is_ever_sent_for_a_command(peer, tmp_path):
 # ---- the login shell ----
 
 
-def test_the_login_shell_is_asked_once(peer, tmp_path):
-    id = peer.create()["sandboxID"]
-    with Mount(at(peer, f"e2b:{id}"), tmp_path / "m") as mount:
-        mount.run(["true"])
-        before = peer.calls("Start")
-        with mount.new() as e:
-            e.spec(["true"])
-            assert e.result() == "0"
-            assert peer.calls("Start") == before + 1
-
-
 @pytest.fixture
 def profile(peer):
     """Writes what the login shells of the sandbox read."""
     file = pathlib.Path(peer.home, ".bash_profile")
     yield file.write_text
     file.unlink()
+
+
+def test_the_login_shell_is_asked_once(peer, profile, tmp_path):
+    asked = tmp_path / "asked"
+    profile(f"echo >> {asked}\n")
+    with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount:
+        for _ in range(3):
+            assert mount.run(["true"]) == ("0", b"", b"")
+    assert asked.read_text() == "\n"
 
 
 def test_the_path_of_the_login_shell_counts(peer, profile, tmp_path):

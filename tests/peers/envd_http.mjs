@@ -108,7 +108,7 @@ export function createEnvd(peer) {
 		if (path === "/envs" && req.method === "GET")
 			return answer(res, 200, sandbox.envs);
 		if (!isRpc(sandbox, req, res, path))
-			return;
+			return peer.count(`refused with ${res.statusCode}`);
 		const noTime = req.headers["connect-timeout-ms"] === "0";
 		if (noTime)
 			delete req.headers["connect-timeout-ms"];
