@@ -193,6 +193,20 @@ static const char *advice(const struct docker_host *host, int err)
 	return "";
 }
 
+/* What an engine that is not there is to the writer of a spec, whatever the call said. */
+static int reach_error(int err)
+{
+	switch (err) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EPIPE:
+		return -EHOSTUNREACH;
+	default:
+		return err;
+	}
+}
+
 int docker_why(const struct docker_api *api, int err, const struct docker_answer *answer,
 	       const struct text *body, struct text *why, const char *what)
 {
@@ -201,8 +215,8 @@ int docker_why(const struct docker_api *api, int err, const struct docker_answer
 	cJSON *json;
 
 	if (err < 0)
-		return text_fail(why, err == -ENOENT ? -EHOSTUNREACH : err, "%s: %s: %s%s", what,
-				 host->url, strerror(-err), advice(host, err));
+		return text_fail(why, reach_error(err), "%s: %s: %s%s", what, host->url,
+				 strerror(-err), advice(host, err));
 	json = cJSON_ParseWithLength(text_str(body), body->len);
 	said = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "message"));
 	err = status_error(answer->status);
