@@ -165,6 +165,28 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 }
 
+/*
+ * Files cannot be made; one that is hidden is shown again, since install(1) and mv(1) unlink what
+ * they are to write, and make it anew. Without an op_create() the kernel calls this for open(2),
+ * too.
+ */
+static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
+{
+	struct entry *e = present_entry(mount_of(req), parent);
+	enum file_kind kind = node_find(name);
+
+	if (!S_ISREG(mode)) {
+		fuse_reply_err(req, EPERM);
+	} else if (!e || kind == FILE_DIR) {
+		fuse_reply_err(req, EACCES);
+	} else if (!(e->hidden & 1U << kind)) {
+		fuse_reply_err(req, EEXIST);
+	} else {
+		e->hidden &= ~(1U << kind);
+		op_lookup(req, parent, name);
+	}
+}
+
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 		      const char *new_name, unsigned flags)
 {
@@ -300,11 +322,6 @@ static void op_opendir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *f
 
 /* ---- What a tree of processes does not have ---- */
 
-static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
-{
-	fuse_reply_err(req, EPERM);
-}
-
 static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name)
 {
 	fuse_reply_err(req, EPERM);
@@ -313,12 +330,6 @@ static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, cons
 static void op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *name)
 {
 	fuse_reply_err(req, EPERM);
-}
-
-static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-		      struct fuse_file_info *fi)
-{
-	fuse_reply_err(req, EACCES);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t node)
@@ -351,6 +362,5 @@ void dir_ops_add(struct fuse_lowlevel_ops *ops)
 	ops->mknod = op_mknod;
 	ops->symlink = op_symlink;
 	ops->link = op_link;
-	ops->create = op_create;
 	ops->statfs = op_statfs;
 }

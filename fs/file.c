@@ -172,6 +172,13 @@ static void mark_touched(struct mount *m, fuse_ino_t node)
 			h->touched = true;
 }
 
+static bool changes_owner_or_mode(const struct stat *now, const struct stat *attr, int to_set)
+{
+	return ((to_set & FUSE_SET_ATTR_MODE) && ((attr->st_mode ^ now->st_mode) & 07777)) ||
+	       ((to_set & FUSE_SET_ATTR_UID) && attr->st_uid != now->st_uid) ||
+	       ((to_set & FUSE_SET_ATTR_GID) && attr->st_gid != now->st_gid);
+}
+
 /* touch and truncate may; the rest of what an inode has is not for changing. */
 static void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int to_set,
 		       struct fuse_file_info *fi)
@@ -180,9 +187,9 @@ static void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int t
 	struct entry *e = entry_by_id(&m->entries, node_exec_id(node));
 	const struct file_ops *ops = e ? file_ops_of(node_kind(node)) : &no_file;
 	struct stat st;
-	int err;
+	int err = attr_fill(m, node, &st);
 
-	if (to_set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) {
+	if (!err && changes_owner_or_mode(&st, attr, to_set)) {
 		fuse_reply_err(req, EPERM);
 		return;
 	}
@@ -192,7 +199,8 @@ static void op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int t
 	}
 	if ((to_set & FUSE_SET_ATTR_SIZE) && ops->truncate)
 		ops->truncate(e);
-	mark_touched(m, node);
+	if (to_set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME))
+		mark_touched(m, node);
 	err = attr_fill(m, node, &st);
 	if (err < 0)
 		fuse_reply_err(req, -err);

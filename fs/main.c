@@ -181,6 +181,9 @@ int main(int argc, char **argv)
 		printf("spawnfs %s\n", SPAWNFS_VERSION);
 	else if (!err)
 		err = mount_command(&o, &why);
+	if (!err && fflush(stdout))
+		err = text_fail(&why, -errno, "cannot write to standard output: %s",
+				strerror(errno));
 	if (err < 0)
 		log_error("%s", text_str(&why));
 	options_done(&o);

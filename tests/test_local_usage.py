@@ -42,6 +42,13 @@ def test_every_option_of_the_help_is_taken(target, tmp_path):
         assert "unknown option" not in done.stderr, (name, done.stderr)
 
 
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_that_cannot_be_written_is_no_success(option):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([SPAWNFS, option], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1 and "No space left" in done.stderr
+
+
 def test_version():
     for option in ("--version", "-V"):
         done = spawnfs(option)

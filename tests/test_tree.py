@@ -209,6 +209,44 @@ def test_unlink_only_hides_the_file(mount, job):
     assert job.result() == "0"
 
 
+@pytest.mark.parametrize("tool", ["install -m 600", "cp --remove-destination", "mv"])
+def test_a_hidden_file_is_shown_again_to_who_makes_it_anew(job, tmp_path, tool):
+    """So do tools that never write into what is there."""
+    (tmp_path / "spec").write_text('{"cmd": ["echo", "ran"]}')
+    (tmp_path / "spec").chmod(0o600)
+    call([*tool.split(), tmp_path / "spec", job / "spec"])
+    assert job.read("stdout") == b"ran\n"
+    assert "spec" in os.listdir(job)
+
+
+def test_no_other_file_can_be_made(mount, job):
+    os.unlink(job / "ctl")
+    for path in (mount.path / "new", job / "new", mount.path / ".spawnfs" / "new"):
+        with raises(errno.EACCES):
+            open(path, "w").close()
+    for path in (job / "new", job / "ctl", mount.path / "new"):
+        with raises(errno.EPERM):
+            os.mkfifo(path)
+    with raises(errno.EEXIST):
+        os.close(os.open(job / "stdin", os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    os.close(os.open(job / "ctl", os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    assert os.stat(job / "ctl").st_mode & 0o777 == 0o200
+
+
+def test_mode_and_owner_can_be_set_to_what_they_are(job):
+    now = os.stat(job / "spec")
+    os.chmod(job / "spec", now.st_mode & 0o7777)
+    os.chown(job / "spec", now.st_uid, now.st_gid)
+    for change in (
+        lambda: os.chmod(job / "spec", 0o644),
+        lambda: os.chown(job / "spec", 1, -1),
+        lambda: os.chown(job / "spec", -1, 1),
+    ):
+        with raises(errno.EPERM):
+            change()
+    assert os.stat(job / "spec") == now
+
+
 def test_unlink_of_an_open_file_leaves_the_handle(mount, job):
     with open(job / "stdout", "rb") as out:
         os.unlink(job / "stdout")
