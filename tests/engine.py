@@ -99,6 +99,8 @@ class Engine:
                 stdout=log,
                 stderr=log,
                 env=self.environment(),
+                # Podman's monitors write there: a file "oom", say.
+                cwd=self.place,
             )
         harness.wait_for(self.answers, f"{self.program} to answer: {self.place}/log", 60)
 
