@@ -511,6 +511,62 @@ def test_a_process_whose_name_is_no_text(tmp_path):
             assert not local_processes(seconds)
 
 
+def check_that_it_works(mount):
+    assert mount.run({"cmd": ["cat"]}, stdin=b"in") == ("0", b"in", b"")
+
+
+def test_another_program_than_ssh(server, tmp_path):
+    """And arguments of it, before all others."""
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\nexec ssh "$@"\n')
+    program.chmod(0o755)
+    with mounting(server, tmp_path, options=[f"ssh_command={program} -4", "ConnectTimeout=7"]) as m:
+        check_that_it_works(m)
+    for line in (tmp_path / "said").read_text().splitlines():
+        assert line.startswith("-4 ") and "ConnectTimeout=7" in line
+
+
+def test_a_jump_host(server, tmp_path):
+    gate = server.users.names["dash"]
+    before = len(server.log.read_text())
+    with mounting(server, tmp_path, options=[f"ProxyJump={gate}@there"]) as m:
+        check_that_it_works(m)
+        assert f"Accepted publickey for {gate}" in server.log.read_text()[before:]
+
+
+def test_a_key_of_an_agent(server, tmp_path):
+    agent = tmp_path / "agent"
+    environment = {**os.environ, "SSH_AUTH_SOCK": str(agent)}
+    config = tmp_path / "config"
+    config.write_text(re.sub(r"\n +Identit.*", "", server.client_config.read_text()))
+    target = Target(
+        address=f"ssh:{server.users.names['root']}@there",
+        options=[f"ssh_config={config}"],
+        env={"SSH_AUTH_SOCK": str(agent)},
+        name="ssh",
+    )
+    with harness.child("ssh-agent", "-D", "-a", agent, stdout=subprocess.DEVNULL):
+        wait_for(agent.exists, "the agent")
+        with pytest.raises(AssertionError, match="Permission denied"), harness.Mount(target, tmp_path / "n"):
+            pass
+        subprocess.run(["ssh-add", "-q", server.place / "user_key"], env=environment, check=True)
+        with harness.Mount(target, tmp_path / "m") as m:
+            check_that_it_works(m)
+
+
+def test_a_certificate(tmp_path):
+    """The server knows the authority alone."""
+    for name in ("authority", "key"):
+        sshd.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name)
+    with sshd.server([f"TrustedUserCAKeys {tmp_path}/authority.pub"], ["root"]) as server:
+        name = server.users.names["root"]
+        (server.place / "authorized_keys").write_text("")
+        sshd.run("ssh-keygen", "-q", "-s", tmp_path / "authority", "-I", "test", "-n", name, tmp_path / "key.pub")
+        options = [f"IdentityFile={tmp_path}/key", f"CertificateFile={tmp_path}/key-cert.pub"]
+        with mounting(server, tmp_path, options=options) as m:
+            check_that_it_works(m)
+
+
 def usage(*arguments):
     return subprocess.run(
         [harness.SPAWNFS, "-f", *arguments], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
