@@ -169,35 +169,7 @@ static void began(struct e2b_command *c, uint32_t pid)
 	exec_started(c->base.exec, pid);
 }
 
-/* ---- Events ---- */
-
-static bool stream_event(struct e2b_stream *stream, struct e2b_event *event)
-{
-	struct e2b_command *c = container_of(stream, struct e2b_command, stream);
-
-	switch (event->kind) {
-	case E2B_EVENT_START:
-		if (c->phase == E2B_STARTING) {
-			c->job.pid = event->pid;
-			e2b_end_watch(c);
-			began(c, event->pid);
-		}
-		return true;
-	case E2B_EVENT_STDOUT:
-		return e2b_output_event(c, STREAM_STDOUT, &event->payload);
-	case E2B_EVENT_STDERR:
-		return e2b_output_event(c, STREAM_STDERR, &event->payload);
-	case E2B_EVENT_END:
-		if (c->phase == E2B_RUNNING)
-			e2b_end_event(c, event);
-		return true;
-	case E2B_EVENT_OTHER:
-		return true;
-	}
-	return true;
-}
-
-/* ---- The end of the stream ---- */
+/* ---- A start without its word ---- */
 
 /*
  * The answer to Start is lost, or is a gateway's, which may have passed the request on before: it
@@ -232,6 +204,65 @@ static void look_up(struct e2b_command *c, const struct e2b_fault *fault)
 		lose_start(c, 0);
 }
 
+/* Nothing of its stream is believed or waited for any more. */
+static void give_up_start(struct e2b_command *c, struct e2b_fault *fault)
+{
+	timer_cancel(&c->timer);
+	e2b_stream_cancel(&c->stream);
+	look_up(c, fault);
+}
+
+void e2b_command_start_expired(struct e2b_command *c)
+{
+	struct e2b_fault fault = {.err = -ETIMEDOUT, .unsure = true};
+
+	snprintf(fault.text, sizeof(fault.text), "e2b: sandbox %s did not answer Start within %d s",
+		 c->sandbox->id, E2B_START_LIMIT_MS / 1000);
+	give_up_start(c, &fault);
+}
+
+/* ---- Events ---- */
+
+static bool take_output(struct e2b_command *c, enum stream_id id, struct payload *payload)
+{
+	struct e2b_fault fault = {
+		.err = -EPROTO,
+		.unsure = true,
+		.text = "e2b: the stream of Start brought output before its first event",
+	};
+
+	if (c->phase != E2B_STARTING)
+		return e2b_output_event(c, id, payload);
+	give_up_start(c, &fault);
+	return true;
+}
+
+static bool stream_event(struct e2b_stream *stream, struct e2b_event *event)
+{
+	struct e2b_command *c = container_of(stream, struct e2b_command, stream);
+
+	switch (event->kind) {
+	case E2B_EVENT_START:
+		if (c->phase == E2B_STARTING) {
+			c->job.pid = event->pid;
+			e2b_end_watch(c);
+			began(c, event->pid);
+		}
+		return true;
+	case E2B_EVENT_STDOUT:
+		return take_output(c, STREAM_STDOUT, &event->payload);
+	case E2B_EVENT_STDERR:
+		return take_output(c, STREAM_STDERR, &event->payload);
+	case E2B_EVENT_END:
+		if (c->phase == E2B_RUNNING)
+			e2b_end_event(c, event);
+		return true;
+	case E2B_EVENT_OTHER:
+		return true;
+	}
+	return true;
+}
+
 static void stream_done(struct e2b_stream *stream, const struct e2b_fault *fault)
 {
 	struct e2b_command *c = container_of(stream, struct e2b_command, stream);
@@ -253,16 +284,6 @@ static void stream_done(struct e2b_stream *stream, const struct e2b_fault *fault
 				 fault ? fault->text
 				       : "e2b: the stream of Start ended without an end event");
 	}
-}
-
-void e2b_command_start_expired(struct e2b_command *c)
-{
-	struct e2b_fault fault = {.err = -ETIMEDOUT, .unsure = true};
-
-	snprintf(fault.text, sizeof(fault.text), "e2b: sandbox %s did not answer Start within %d s",
-		 c->sandbox->id, E2B_START_LIMIT_MS / 1000);
-	e2b_stream_cancel(&c->stream);
-	look_up(c, &fault);
 }
 
 /* ---- The start ---- */

@@ -73,6 +73,19 @@ int e2b_control_begin(struct e2b_control *c, const char *what, const char *metho
 	return http_begin(c->e2b->http, &c->call);
 }
 
+bool e2b_control_says_gone(const struct e2b_control *c, const struct e2b_fault *fault)
+{
+	cJSON *json;
+	bool gone;
+
+	if (!fault || fault->status != 404)
+		return false;
+	json = cJSON_ParseWithLength(text_str(&c->answer), c->answer.len);
+	gone = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(json, "code")) == 404;
+	cJSON_Delete(json);
+	return gone;
+}
+
 void e2b_control_cancel(struct e2b_control *c)
 {
 	http_cancel(&c->call);
@@ -161,7 +174,7 @@ int e2b_control_delete(struct e2b *e2b, const struct e2b_sandbox *sandbox, struc
 	if (err == 0)
 		err = call_and_wait(e2b, &w, "deleting the sandbox", "DELETE", text_str(&path),
 				    NULL, why);
-	if (w.fault.status == 404)
+	if (e2b_control_says_gone(&w.control, &w.fault))
 		err = 0;
 	e2b_control_cancel(&w.control);
 	return err;

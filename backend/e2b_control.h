@@ -35,6 +35,9 @@ struct e2b_control {
 int e2b_control_begin(struct e2b_control *c, const char *what, const char *method, const char *path,
 		      const char *body);
 
+/* Whether it failed because there is no such sandbox: by the word of the control plane itself. */
+bool e2b_control_says_gone(const struct e2b_control *c, const struct e2b_fault *fault);
+
 /* Ends it without done(). Harmless when none is under way. */
 void e2b_control_cancel(struct e2b_control *c);
 

@@ -279,11 +279,12 @@ static void end_streams(struct e2b_command *c)
 void e2b_end_event(struct e2b_command *c, const struct e2b_event *event)
 {
 	int signo = e2b_event_signal(event);
+	bool known = event->exited ? event->exit_code >= 0 && event->exit_code <= 255 : signo > 0;
 	char why[200];
 
-	if (!event->exited && signo <= 0 && !c->leader_told) {
+	if (!known && !c->leader_told) {
 		snprintf(why, sizeof(why),
-			 "e2b: envd tells of an end that is neither an exit nor a "
+			 "e2b: envd tells of an end that is neither an exit status nor a "
 			 "known signal: code %d, \"%s\"",
 			 event->exit_code, event->status);
 		e2b_command_lose(c, "unknown_end", why);
@@ -294,7 +295,7 @@ void e2b_end_event(struct e2b_command *c, const struct e2b_event *event)
 	c->number_ns = monotonic_ns();
 	end_streams(c);
 	if (!c->leader_told && event->exited)
-		exec_exited(c->base.exec, event->exit_code & 0xff);
+		exec_exited(c->base.exec, event->exit_code);
 	else if (!c->leader_told)
 		exec_signaled(c->base.exec, signo);
 	c->leader_told = true;

@@ -28,7 +28,7 @@ static void tell(struct e2b_fate *fate, bool gone)
 
 static void control_done(struct e2b_control *c, const struct e2b_fault *fault)
 {
-	tell(container_of(c, struct e2b_fate, control), fault && fault->status == 404);
+	tell(container_of(c, struct e2b_fate, control), e2b_control_says_gone(c, fault));
 }
 
 static void run_task(struct task *task)

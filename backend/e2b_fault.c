@@ -37,11 +37,17 @@ static int error_of_code(const struct e2b_error *error)
 	return -EIO;
 }
 
-/* These are said of a call that was cut short, so it may have been acted upon. */
-static bool unsure_code(const char *code)
+/*
+ * What is said of a call that was not acted upon. The others may come after it was: envd's
+ * "unknown" is that the word of the start was lost on the way, with a command that runs.
+ */
+static bool is_refusal(const char *code)
 {
-	static const char *const codes[] = {"canceled", "deadline_exceeded", "unavailable",
-					    "aborted"};
+	static const char *const codes[] = {
+		"invalid_argument",  "not_found",	    "already_exists",
+		"permission_denied", "resource_exhausted",  "out_of_range",
+		"unauthenticated",   "failed_precondition", "unimplemented",
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(codes); i++)
 		if (strcmp(code, codes[i]) == 0)
@@ -70,6 +76,13 @@ static int error_of_status(int status)
 	default:
 		return -EIO;
 	}
+}
+
+/* Whether an answer of this status leaves open that the call was acted upon. */
+static bool unsure_status(int status)
+{
+	/* 408: Envoy's, when the one behind it has the request and does not answer. */
+	return status < 300 || status == 408 || status == 499 || status >= 500;
 }
 
 static const char *advice(int status)
@@ -114,6 +127,15 @@ static void fill_without_answer(struct e2b_fault *fault, const char *what,
 	snprintf(fault->text, sizeof(fault->text), "e2b: %s at %s: %s", what, call->url, call->why);
 }
 
+/* What a server says may be anything, and goes to terminals. */
+static void clean(struct e2b_fault *fault)
+{
+	AUTO_TEXT struct text printable = {0};
+
+	if (text_append_printable(&printable, fault->text, strlen(fault->text)) == 0)
+		snprintf(fault->text, sizeof(fault->text), "%s", text_str(&printable));
+}
+
 void e2b_fault_of_answer(struct e2b_fault *fault, const char *what, const struct http_call *call,
 			 int err, const struct text *body)
 {
@@ -132,12 +154,11 @@ void e2b_fault_of_answer(struct e2b_fault *fault, const char *what, const struct
 	fault->sandbox_gone = call->status == 502 && says(&fault->error, "sandbox was not found");
 	if (fault->sandbox_gone)
 		fault->err = -ENXIO;
-	fault->unsure = err < 0 || call->status == 200 ||
-			(call->status >= 500 && !fault->sandbox_gone &&
-			 !says(&fault->error, "port is not open"));
+	fault->unsure = err < 0 || (unsure_status(call->status) && !fault->sandbox_gone &&
+				    !says(&fault->error, "port is not open"));
 	if (call->status == 200)
 		snprintf(fault->error.message, sizeof(fault->error.message),
-			 "the answer is \"%s\", not a stream", call->content_type);
+			 "the answer is \"%s\", which was not asked for", call->content_type);
 	len = (size_t)snprintf(fault->text, sizeof(fault->text), "e2b: %s at %s: HTTP %d: %s", what,
 			       call->url, call->status,
 			       fault->error.message[0] ? fault->error.message : "no message");
@@ -146,6 +167,7 @@ void e2b_fault_of_answer(struct e2b_fault *fault, const char *what, const struct
 					" (again in %u s)", fault->retry_after_s);
 	if (hint && len < sizeof(fault->text))
 		snprintf(fault->text + len, sizeof(fault->text) - len, ": %s", hint);
+	clean(fault);
 }
 
 void e2b_fault_of_trailer(struct e2b_fault *fault, const char *what, const struct e2b_error *error)
@@ -153,9 +175,10 @@ void e2b_fault_of_trailer(struct e2b_fault *fault, const char *what, const struc
 	*fault = (struct e2b_fault){
 		.err = error_of_code(error),
 		.status = 200,
-		.unsure = unsure_code(error->code),
+		.unsure = !is_refusal(error->code),
 		.error = *error,
 	};
 	snprintf(fault->text, sizeof(fault->text), "e2b: %s: %s: %s", what,
 		 error->code[0] ? error->code : "error", error->message);
+	clean(fault);
 }

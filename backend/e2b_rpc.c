@@ -52,6 +52,15 @@ int e2b_rpc_headers(struct http_headers *headers, const struct e2b_sandbox *sand
 	return err ? err : add_user(headers, sandbox, user);
 }
 
+bool e2b_rpc_answered(const struct http_call *call, const char *content_type)
+{
+	size_t len = strlen(content_type);
+	const char *found = call->content_type;
+
+	return call->status == 200 && strncasecmp(found, content_type, len) == 0 &&
+	       (!found[len] || strchr("; ", found[len]));
+}
+
 bool e2b_rpc_turn_to_json(struct e2b_sandbox *sandbox, const struct e2b_codec *used, int status)
 {
 	if (status != 415 || used != &e2b_proto)
@@ -96,7 +105,8 @@ static void unary_done(struct http_call *call, int err)
 	struct e2b_fault fault;
 
 	text_wipe(&u->body);
-	if (err == 0 && call->status == 200) {
+	/* A page that somebody on the way puts up is no word that envd has done anything. */
+	if (err == 0 && e2b_rpc_answered(call, u->codec->unary_type)) {
 		u->done(u, NULL);
 		return;
 	}

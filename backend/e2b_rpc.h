@@ -79,6 +79,9 @@ int e2b_rpc_url(struct text *url, const struct e2b_sandbox *sandbox, enum e2b_me
 int e2b_rpc_headers(struct http_headers *headers, const struct e2b_sandbox *sandbox,
 		    const char *user, const char *content_type);
 
+/* Whether the answer is what was asked for: HTTP 200 and this content type. */
+bool e2b_rpc_answered(const struct http_call *call, const char *content_type);
+
 /* Whether the answer refuses binary protobuf; then the sandbox is turned to JSON for good. */
 bool e2b_rpc_turn_to_json(struct e2b_sandbox *sandbox, const struct e2b_codec *used, int status);
 

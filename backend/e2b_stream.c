@@ -139,11 +139,7 @@ static size_t keep_refusal(struct e2b_stream *s, const char *data, size_t len)
 
 static bool is_stream(const struct e2b_stream *s)
 {
-	size_t len = strlen(s->codec->stream_type);
-	const char *type = s->call.content_type;
-
-	return s->call.status == 200 && strncasecmp(type, s->codec->stream_type, len) == 0 &&
-	       (!type[len] || strchr("; ", type[len]));
+	return e2b_rpc_answered(&s->call, s->codec->stream_type);
 }
 
 /* Not the stream asked for, and its end may never come: the command may run behind it. */

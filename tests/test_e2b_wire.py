@@ -101,6 +101,8 @@ ENDS = {
     "a real-time signal": ({"exitCode": -1, "status": "signal: signal 40"}, None),
     "an exit": ({"exitCode": 5, "exited": True, "status": "exited"}, "5"),
     "an exit like a signal": ({"exitCode": 137, "exited": True, "status": "exited"}, "137"),
+    "no exit status": ({"exitCode": 256, "exited": True, "status": "exited"}, "lost unknown_end"),
+    "an exit below all": ({"exitCode": -1, "exited": True, "status": "exited"}, "lost unknown_end"),
     "no word": ({"status": "wait4 error", "error": "wait4: no child processes"}, "lost unknown_end"),
     "a signal of the future": ({"exitCode": -1, "status": "signal: unheard of"}, "lost unknown_end"),
 }

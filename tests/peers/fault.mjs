@@ -18,6 +18,7 @@
 //              the response ends
 //     repeat   it comes twice
 //     append   {payload, flags, event}: an envelope after it, of a text or of an event as JSON
+//     prepend  {payload, flags, event}: before it
 //     drop     it does not come
 //     stall    {}: neither it nor anything after it comes; the connection stays open
 //     type     {type}: another content type
@@ -80,6 +81,10 @@ function encodeEvent(event, type) {
 		Buffer.from(toBinary(Response, message));
 }
 
+function plannedEnvelope({ event, payload, flags = 0 }, type) {
+	return envelope(flags, event ? encodeEvent(event, type) : Buffer.from(payload));
+}
+
 // Which part of a response these bytes are; connect-node writes each envelope at once.
 function partOf(bytes, type) {
 	if (!type.startsWith("application/connect+"))
@@ -111,10 +116,8 @@ const PARTS = {
 		return undefined;
 	},
 	repeat: (plan, bytes) => Buffer.concat([bytes, bytes]),
-	append(plan, bytes, { type }) {
-		const payload = plan.event ? encodeEvent(plan.event, type) : Buffer.from(plan.payload);
-		return Buffer.concat([bytes, envelope(plan.flags ?? 0, payload)]);
-	},
+	append: (plan, bytes, { type }) => Buffer.concat([bytes, plannedEnvelope(plan, type)]),
+	prepend: (plan, bytes, { type }) => Buffer.concat([plannedEnvelope(plan, type), bytes]),
 	drop: () => Buffer.alloc(0),
 	stall: () => undefined,
 };
