@@ -20,6 +20,7 @@ struct e2b_attach {
 struct e2b_probe {
 	struct e2b_script script;
 	struct e2b_user *user;
+	uint64_t begun_ns;
 };
 
 static bool same(const char *a, const char *b)
@@ -66,13 +67,6 @@ static void free_user(struct e2b_user *user)
 	free(user->path);
 	free(user->setsid);
 	free(user);
-}
-
-const struct e2b_user *e2b_sandbox_user(struct e2b_sandbox *s, const char *name)
-{
-	struct e2b_user *user = s->ready ? get_user(s, name) : NULL;
-
-	return user && user->known ? user : NULL;
 }
 
 /* ---- Waiting ---- */
@@ -158,6 +152,21 @@ static void learn_user(struct e2b_sandbox *s, struct e2b_user *user, struct text
 	user->known = true;
 }
 
+static bool took_too_long(const struct e2b_fault *fault)
+{
+	return fault->status == 200 &&
+	       (fault->err == -ETIMEDOUT || strcmp(fault->error.code, "deadline_exceeded") == 0);
+}
+
+/* An answer that was lost on the way, soon, is asked for again: nothing is known by it. */
+static bool is_lost(struct e2b_probe *probe, const struct e2b_fault *fault)
+{
+	uint64_t took_ms = (monotonic_ns() - probe->begun_ns) / 1000000;
+
+	return fault->unsure && took_ms < (uint64_t)E2B_PROBE_LIMIT_S * 1000 &&
+	       ++probe->user->tries < E2B_PROBE_TRIES;
+}
+
 static void probe_done(struct e2b_script *script, int exit_code, const struct e2b_fault *fault)
 {
 	struct e2b_probe *probe = container_of(script, struct e2b_probe, script);
@@ -165,10 +174,10 @@ static void probe_done(struct e2b_script *script, int exit_code, const struct e2
 	struct e2b_user *user = probe->user;
 
 	/* A shell that fails or hangs in its profile must not keep commands from running. */
-	if (!fault || (fault->status == 200 && fault->unsure))
+	if (!fault || took_too_long(fault))
 		learn_user(s, user, &script->output, fault);
 	s->probe = NULL;
-	if (!user->known) {
+	if (!user->known && !is_lost(probe, fault)) {
 		struct list now;
 
 		list_init(&now);
@@ -194,6 +203,7 @@ static int begin_probe(struct e2b_sandbox *s, struct e2b_user *user)
 	if (!probe)
 		return -ENOMEM;
 	probe->user = user;
+	probe->begun_ns = monotonic_ns();
 	probe->script.sandbox = s;
 	probe->script.user = user->name;
 	probe->script.text = probe_text;
@@ -249,9 +259,28 @@ static int begin_attach(struct e2b_sandbox *s)
 	return 0;
 }
 
-/* The next step for those who wait: attach, then each user's login shell, then they are told. */
+/* Tells one who waits for nothing any more. Returns whether there was one. */
+static bool tell_known(struct e2b_sandbox *s)
+{
+	list_for_each (w, &s->waiters, struct e2b_waiter, link) {
+		struct e2b_user *user = s->ready ? get_user(s, w->user) : NULL;
+
+		if (user && user->known) {
+			tell(w, user, NULL);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * The next step for those who wait: attach, then each user's login shell, then they are told. One
+ * user's shell, which may hang, keeps nobody else waiting who has been asked about.
+ */
 static void go_on(struct e2b_sandbox *s)
 {
+	while (tell_known(s))
+		;
 	while (!s->attach && !s->probe && !list_empty(&s->waiters)) {
 		struct e2b_waiter *w = list_first(&s->waiters, struct e2b_waiter, link);
 		struct e2b_user *user = get_user(s, w->user);

@@ -26,6 +26,7 @@ struct e2b_user {
 	char *path;   /* PATH of a login shell; NULL: it did not say, envd's is used */
 	char *setsid; /* where that program is; NULL: there is none */
 	bool known;
+	unsigned tries; /* of asking that shell */
 };
 
 struct e2b_sandbox {
@@ -75,9 +76,6 @@ void e2b_sandbox_free(struct e2b_sandbox *s);
 /* Finds out what is missing; ready() follows, unless the wait is cancelled before. */
 void e2b_sandbox_wait(struct e2b_sandbox *s, struct e2b_waiter *w);
 void e2b_waiter_cancel(struct e2b_waiter *w);
-
-/* A user about whom all is known, so that nobody needs to wait. NULL: not yet. */
-const struct e2b_user *e2b_sandbox_user(struct e2b_sandbox *s, const char *name);
 
 /*
  * Takes in what the control plane says of the sandbox; domain, token and version may be

@@ -175,6 +175,7 @@
 #define E2B_INPUT_LIMIT_MS 86400000
 /* Scripts in a sandbox: envd kills them at their limit; so much later nothing is waited for. */
 #define E2B_PROBE_LIMIT_S 30
+#define E2B_PROBE_TRIES 3
 #define E2B_SWEEP_LIMIT_S 30
 #define E2B_SIGNAL_LIMIT_S 10
 #define E2B_LIMIT_GRACE_MS 5000
