@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bounds.h"
+#include "e2b_control.h"
 #include "log.h"
 #include "random_hex.h"
 
@@ -341,6 +342,7 @@ int e2b_command_start(struct backend *backend, struct exec *exec, const struct s
 	c->waiter.user = spec->user;
 	c->waiter.ready = sandbox_ready;
 	c->sandbox->commands++;
+	e2b_renewal_wake(c->sandbox);
 	e2b_sandbox_wait(c->sandbox, &c->waiter);
 	*ret = &c->base;
 	return 0;

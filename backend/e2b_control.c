@@ -67,7 +67,7 @@ int e2b_control_begin(struct e2b_control *c, const char *what, const char *metho
 	c->call.url = text_str(&c->url);
 	c->call.body = body ? text_str(&c->body) : NULL;
 	c->call.body_len = c->body.len;
-	c->call.limit_ms = E2B_CONTROL_LIMIT_MS;
+	c->call.limit_ms = c->limit_ms ? c->limit_ms : E2B_CONTROL_LIMIT_MS;
 	c->call.on_body = take_body;
 	c->call.on_done = call_done;
 	return http_begin(c->e2b->http, &c->call);

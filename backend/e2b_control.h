@@ -19,6 +19,7 @@ struct e2b_control {
 	struct e2b *e2b;
 	/* fault is NULL: it worked, and the answer is in `answer`. */
 	void (*done)(struct e2b_control *c, const struct e2b_fault *fault);
+	uint64_t limit_ms; /* 0: E2B_CONTROL_LIMIT_MS */
 
 	struct text answer;
 	/* e2b_control.c's own. */
@@ -62,4 +63,5 @@ int e2b_control_learn(struct e2b_sandbox *s, const struct text *answer);
 
 /* Keeps a sandbox alive from now on while it should be, and stops that. */
 void e2b_renewal_start(struct e2b_sandbox *s);
+void e2b_renewal_wake(struct e2b_sandbox *s); /* a command is about to start */
 void e2b_renewal_stop(struct e2b_sandbox *s);

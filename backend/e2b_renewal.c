@@ -11,6 +11,7 @@
 struct e2b_renewal {
 	struct e2b_control control;
 	struct e2b_sandbox *sandbox;
+	bool idle; /* it is time, but nothing runs */
 };
 
 static void arm(struct e2b_sandbox *s, uint64_t seconds)
@@ -18,12 +19,21 @@ static void arm(struct e2b_sandbox *s, uint64_t seconds)
 	timer_arm(s->e2b->base.loop, &s->renew_timer, seconds * 1000);
 }
 
-/* As long as the server asks for, but not so long that the sandbox ends meanwhile. */
+/* A third of the time to live: for the next renewal, and at most for the answer to one. */
+static uint64_t third(const struct e2b_sandbox *s)
+{
+	return MAX(s->ttl_s / 3, 1u);
+}
+
+/*
+ * As long as the server asks for, but not so long that the sandbox ends meanwhile: after a third
+ * for the first try and a third for its answer there is time for another.
+ */
 static uint64_t retry_delay(const struct e2b_sandbox *s, const struct e2b_fault *fault)
 {
-	uint64_t delay = MAX(fault->retry_after_s, (unsigned)E2B_RENEW_RETRY_S);
+	uint64_t delay = MIN(MAX(third(s) / 2, 1u), (uint64_t)E2B_RENEW_RETRY_S);
 
-	return MIN(delay, MAX(s->ttl_s / 3, (uint64_t)E2B_RENEW_RETRY_S));
+	return MIN(MAX(delay, fault->retry_after_s), third(s));
 }
 
 static void renewed(struct e2b_control *control, const struct e2b_fault *fault)
@@ -35,7 +45,8 @@ static void renewed(struct e2b_control *control, const struct e2b_fault *fault)
 		log_warning("e2b: sandbox %s was not kept alive, it may end within %llu s: %s",
 			    s->id, (unsigned long long)s->ttl_s, fault->text);
 	s->ttl_due = s->ttl_due && fault;
-	arm(s, fault ? retry_delay(s, fault) : MAX(s->ttl_s / 3, 1u));
+	if (!e2b_control_says_gone(control, fault))
+		arm(s, fault ? retry_delay(s, fault) : third(s));
 }
 
 /* Sets it, for a sandbox of our own or by the option; otherwise only extends. */
@@ -49,6 +60,7 @@ static int renew(struct e2b_sandbox *s)
 	    text_printf(&body, "{\"%s\":%llu}", set ? "timeout" : "duration",
 			(unsigned long long)s->ttl_s) < 0)
 		return -ENOMEM;
+	s->renewal->control.limit_ms = MIN(third(s) * 1000, (uint64_t)E2B_CONTROL_LIMIT_MS);
 	return e2b_control_begin(&s->renewal->control, "keeping the sandbox alive", "POST",
 				 text_str(&path), text_str(&body));
 }
@@ -59,8 +71,15 @@ static void timer_fired(struct timer *timer)
 
 	if (http_active(&s->renewal->control.call))
 		return;
-	if ((!s->owned && !s->commands && !s->ttl_due) || renew(s) < 0)
-		arm(s, E2B_RENEW_RETRY_S);
+	s->renewal->idle = !s->owned && !s->commands && !s->ttl_due;
+	if (!s->renewal->idle && renew(s) < 0)
+		arm(s, 1);
+}
+
+void e2b_renewal_wake(struct e2b_sandbox *s)
+{
+	if (s->renewal && s->renewal->idle)
+		arm(s, 0);
 }
 
 void e2b_renewal_start(struct e2b_sandbox *s)
@@ -78,7 +97,7 @@ void e2b_renewal_start(struct e2b_sandbox *s)
 	s->renew_timer.fire = timer_fired;
 	/* The option is to hold from the start; what was just made or extended has time. */
 	s->ttl_due = s->e2b->config.ttl_s && !s->owned;
-	arm(s, s->ttl_due ? 0 : MAX(s->ttl_s / 3, 1u));
+	arm(s, s->ttl_due ? 0 : third(s));
 }
 
 void e2b_renewal_stop(struct e2b_sandbox *s)

@@ -80,3 +80,45 @@ def test_a_login_shell_that_hangs_delays_nobody_else(peer, profile, tmp_path):
         assert waiting.status()["state"] == "starting"
         os.rmdir(waiting)
         os.waitpid(pid, 0)
+
+
+# ---- renewals ----
+
+
+@pytest.mark.deadline(90)
+@pytest.mark.parametrize(
+    "plan",
+    [dict(fault="answer", status=503, body=HTML), dict(fault="reset"), dict(fault="stall"),
+     dict(fault="answer", status=429, body=HTML, headers={"retry-after": "1000"})],
+    ids=["refused", "reset", "never answered", "put off"],
+)  # fmt: skip
+def test_a_renewal_that_fails_is_made_again_in_time(peer, tmp_path, plan):
+    """However short the time to live is."""
+    before = {s["id"] for s in peer.state()["sandboxes"]}
+    there = at(peer, "e2b:new?timeout=15", noise=["kept alive"])
+    with Mount(there, tmp_path / "m") as mount:
+        (id,) = {s["id"] for s in peer.state()["sandboxes"]} - before
+        peer.plan(call="POST /sandboxes/ID/timeout", **plan)
+        assert mount.run({"cmd": ["sleep", "17"]}) == ("0", b"", b"")
+        assert peer.state()["spoiled"] == 1 and peer.sandbox(id)
+    peer.reset()
+
+
+@pytest.mark.deadline(200)
+def test_a_sandbox_that_was_there_is_extended_while_commands_run(peer, tmp_path):
+    """And only then: nothing is asked of the control plane for a mount that lies idle."""
+    ids = [peer.create(timeout=60)["sandboxID"] for _ in range(2)]
+    with Mount(at(peer, "e2b:"), tmp_path / "m") as mount:
+        for id in ids:
+            mount.run({"cmd": ["true"], "sandbox": id})
+        running = mount.new()
+        running.spec({"cmd": ["sleep", unique_seconds()], "sandbox": ids[0]})
+        renewals = "POST /sandboxes/ID/refreshes"
+        wait_for(lambda: peer.calls(renewals), "the renewal", 120, every=0.5)
+        time.sleep(2)
+        assert peer.sandbox(ids[0])["ttl"] > 290 > 210 > peer.sandbox(ids[1])["ttl"]
+        # Its time has come, too: it is extended when something is about to run.
+        assert mount.run({"cmd": ["true"], "sandbox": ids[1]}) == ("0", b"", b"")
+        wait_for(lambda: peer.sandbox(ids[1])["ttl"] > 290, "the other to be extended")
+        assert peer.calls(renewals) == 2
+        running.remove()
