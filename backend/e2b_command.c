@@ -377,6 +377,7 @@ void e2b_command_release(struct command *command)
 	e2b_output_done(c);
 	e2b_input_done(c);
 	e2b_end_done(c);
+	e2b_signal_forget(c);
 	drop_start(c);
 	list_append(&e2b->released, &c->link);
 	loop_defer(e2b->base.loop, &e2b->free_task);

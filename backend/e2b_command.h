@@ -154,4 +154,5 @@ void e2b_end_cut(struct e2b_command *c);
 void e2b_end_check(struct e2b_command *c);
 
 int e2b_signal(struct command *command, int signo, struct text *why);
+void e2b_signal_forget(struct e2b_command *c); /* what is on its way to it */
 void e2b_kill(struct command *command);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bounds.h"
 #include "e2b_command.h"
@@ -51,22 +52,54 @@ void e2b_errands_free(struct e2b_sandbox *s)
 		errand_free(errand);
 }
 
+/* Signals to one command go one after the other, or a CONT might come before its STOP. */
+static struct e2b_errand *first_to(struct e2b_sandbox *s, const char *mark)
+{
+	list_for_each (errand, &s->errands, struct e2b_errand, link)
+		if (strcmp(errand->mark, mark) == 0)
+			return errand;
+	return NULL;
+}
+
+static void go_on(struct e2b_sandbox *s, const char *mark)
+{
+	struct e2b_errand *errand;
+
+	while ((errand = first_to(s, mark)) && e2b_script_run(&errand->script) < 0) {
+		log_warning("e2b: signal %s to pid %s in sandbox %s was not sent: no memory",
+			    errand->signo, errand->pid, s->id);
+		errand_free(errand);
+	}
+}
+
+void e2b_signal_forget(struct e2b_command *c)
+{
+	list_for_each_safe (errand, &c->sandbox->errands, struct e2b_errand, link)
+		if (strcmp(errand->mark, c->mark) == 0)
+			errand_free(errand);
+}
+
 static void script_done(struct e2b_script *script, int exit_code, const struct e2b_fault *fault)
 {
 	struct e2b_errand *errand = container_of(script, struct e2b_errand, script);
+	struct e2b_sandbox *s = script->sandbox;
+	char mark[sizeof(errand->mark)];
 
+	memcpy(mark, errand->mark, sizeof(mark));
 	if (fault)
 		log_warning("e2b: signal %s to pid %s in sandbox %s may not have been sent: %s",
-			    errand->signo, errand->pid, script->sandbox->id, fault->text);
+			    errand->signo, errand->pid, s->id, fault->text);
 	else if (exit_code)
 		log_info("e2b: signal %s to pid %s in sandbox %s found no process", errand->signo,
-			 errand->pid, script->sandbox->id);
+			 errand->pid, s->id);
 	errand_free(errand);
+	go_on(s, mark);
 }
 
 int e2b_signal(struct command *command, int signo, struct text *why)
 {
 	struct e2b_command *c = e2b_command_of(command);
+	struct e2b_errand *before = first_to(c->sandbox, c->mark);
 	struct e2b_errand *errand;
 
 	if (c->phase != E2B_RUNNING || c->pid <= 1)
@@ -87,7 +120,7 @@ int e2b_signal(struct command *command, int signo, struct text *why)
 	errand->script.arg_count = 3;
 	errand->script.limit_s = E2B_SIGNAL_LIMIT_S;
 	errand->script.done = script_done;
-	if (e2b_script_run(&errand->script) == 0)
+	if (before || e2b_script_run(&errand->script) == 0)
 		return 0;
 	errand_free(errand);
 	return text_fail(why, -ENOMEM, "e2b: no memory");

@@ -152,6 +152,23 @@ def test_a_signal_costs_no_output(site):
         assert e.read("stdout") == b"up\n" + bytes(300_000) + b"tail\n"
 
 
+def test_signals_arrive_in_order(site):
+    """Each goes by a call of its own, and the first of them may be slow."""
+    script = """
+        trap 'echo one' USR1; trap 'echo two' USR2; trap 'echo three; exit 0' TERM; echo up
+        while :; do sleep .05; done
+    """
+    with site.mount.new() as e:
+        e.spec(site.script(script))
+        e.wait_size(3)
+        site.peer.plan(call="Start", match="/dev/null && exit", wait=1500)
+        for name in ("USR1", "USR2", "TERM"):
+            e.ctl(f"signal {name}")
+        wait_for(lambda: site.peer.state()["spoiled"], "the first to be late")
+        assert e.result() == "0"
+        assert e.read("stdout") == b"up\none\ntwo\nthree\n"
+
+
 # ---- the sandbox ends ----
 
 
