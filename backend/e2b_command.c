@@ -180,7 +180,11 @@ static void began(struct e2b_command *c, uint32_t pid)
  */
 static void lose_start(struct e2b_command *c, uint32_t pid)
 {
+	uint64_t waited_ms = (monotonic_ns() - c->started_ns) / 1000000;
+
 	c->start_unsure = true;
+	/* What has been under way for long may come as late again. */
+	c->unsure_ms = MAX(waited_ms, (uint64_t)E2B_UNSURE_MS);
 	began(c, pid);
 	e2b_command_lose(c, "stream_closed", c->start_fault.text);
 }
@@ -248,6 +252,9 @@ static bool stream_event(struct e2b_stream *stream, struct e2b_event *event)
 			c->job.pid = event->pid;
 			e2b_end_watch(c);
 			began(c, event->pid);
+			/* Until now it was not to be found. */
+			if (c->kill_asked)
+				e2b_kill(&c->base);
 		}
 		return true;
 	case E2B_EVENT_STDOUT:
@@ -308,6 +315,7 @@ static void sandbox_ready(struct e2b_waiter *w, const struct e2b_user *user,
 		return;
 	}
 	c->phase = E2B_STARTING;
+	c->started_ns = monotonic_ns();
 	timer_arm(c->base.backend->loop, &c->timer, E2B_START_LIMIT_MS);
 }
 

@@ -51,7 +51,8 @@ struct e2b_command {
 	struct e2b_stream stream;
 	struct e2b_unary lookup; /* List, after a lost answer to Start */
 	struct e2b_fault start_fault;
-	bool start_unsure; /* whether it ever ran, or still may, is not known */
+	bool start_unsure;  /* whether it ever ran, or still may, is not known */
+	uint64_t unsure_ms; /* for how long, from started_ns on, nothing found is no proof */
 
 	struct e2b_input input;
 
@@ -70,8 +71,8 @@ struct e2b_command {
 	struct e2b_job job; /* WATCH while it runs, CHECK of a zombie and after the end */
 	struct e2b_job kill_job;
 	struct e2b_unary flush; /* SendSignal to a leader that has ended, or as a last resort */
-	uint64_t started_ns;
-	uint64_t zombie_ns; /* when the leader was seen to have ended; 0: not */
+	uint64_t started_ns;	/* while E2B_STARTING: when Start was sent */
+	uint64_t zombie_ns;	/* when the leader was seen to have ended; 0: not */
 	bool child_holds;   /* a child of it was seen, or must be there: the pipes are held open */
 	int wait_status;    /* the zombie's; -1: it cannot be seen */
 	bool leader_told;   /* exited or signaled was told */

@@ -320,7 +320,7 @@ static void end_without_event(struct e2b_command *c)
 /* A Start without an answer: its request may wait somewhere on its way. */
 static bool may_still_begin(struct e2b_command *c)
 {
-	return ++c->clean_sweeps < E2B_UNSURE_SWEEPS || ms_since(c->started_ns) < E2B_UNSURE_MS;
+	return ++c->clean_sweeps < E2B_UNSURE_SWEEPS || ms_since(c->started_ns) < c->unsure_ms;
 }
 
 static void kill_done(struct e2b_job *job, char state, int number, const struct e2b_fault *fault)

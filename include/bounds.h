@@ -212,7 +212,8 @@
 #define E2B_IN_FLIGHT_MAX (8 * MIB)
 /* After a kill was seen to have worked, the end event is waited for. */
 #define E2B_END_WAIT_MS 1000
-/* Sweeps that find nothing, and the time, before a Start without answer counts as never to come. */
+/* Sweeps that find nothing, and the least time, before a Start without answer counts as never to
+ * come. */
 #define E2B_UNSURE_SWEEPS 3
 #define E2B_UNSURE_MS 3000
 /* Time to live: of a sandbox of our own, of one that is attached to; the longest; a new try. */

@@ -122,3 +122,48 @@ def test_a_sandbox_that_was_there_is_extended_while_commands_run(peer, tmp_path)
         wait_for(lambda: peer.sandbox(ids[1])["ttl"] > 290, "the other to be extended")
         assert peer.calls(renewals) == 2
         running.remove()
+
+
+# ---- the answer to Start ----
+
+
+@pytest.mark.deadline(60)
+def test_a_kill_during_a_late_start_is_carried_out_when_it_has_started(faulty):
+    """Not when the next try is due, which may be after the end of the mount."""
+    mark = unique()
+    faulty.plan(mark, wait=7500)
+    e = faulty.mount.new()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            e.spec({"cmd": ["/bin/sh", "-c", "sleep 1000", mark]})
+        finally:
+            os._exit(0)
+    wait_for(lambda: e.status()["state"] == "starting", "the start to be under way")
+    e.ctl("kill")
+    wait_for(lambda: faulty.commands(mark), "the command to run", 20)
+    since = time.monotonic()
+    faulty.gone(mark)
+    assert time.monotonic() - since < 3.5
+    os.waitpid(pid, 0)
+    assert e.result() == "killed"
+
+
+@pytest.mark.deadline(200)
+def test_a_start_that_was_given_up_and_comes_all_the_same(peer, tmp_path):
+    """A gateway that holds a request for longer than anybody waits passes it on in the end."""
+    witness, mark = tmp_path / "ran", unique()
+    with Holding(peer.port, 70) as gateway:
+        id = peer.create()["sandboxID"]
+        there = at(peer, f"e2b:{id}", {"E2B_SANDBOX_URL": gateway.url}, noise=["did not answer", "kill failed"])
+        with Mount(there, tmp_path / "m") as mount:
+            gateway.mark = mark.encode()
+            e = mount.new()
+            e.spec({"cmd": ["/bin/sh", "-c", f"echo run >> {witness}; sleep 1000", mark]})
+            assert e.result() == "lost stream_closed"
+            assert "did not answer" in e.status()["error"]
+            wait_for(witness.exists, "it to run all the same", 30)
+            assert e.status()["remote"] == "running", "nobody knows"
+            wait_for(lambda: not peer.sandbox(id)["processes"], "it to be killed", 40)
+            wait_for(lambda: e.status()["remote"] == "gone", "the daemon to see that it is gone", 60)
+            assert witness.read_text() == "run\n"
