@@ -162,9 +162,13 @@ void e2b_command_lose(struct e2b_command *c, const char *reason, const char *sen
 
 static void began(struct e2b_command *c, uint32_t pid)
 {
+	const struct settings *settings = c->base.backend->settings;
+	uint64_t now = monotonic_ns();
+
 	c->phase = E2B_RUNNING;
 	c->pid = pid;
-	c->started_ns = monotonic_ns();
+	c->pace_ns = MIN(now - c->started_ns, settings->drain_quiet_ms * 1000000) / 2;
+	c->started_ns = now;
 	c->output_ns = c->started_ns;
 	drop_start(c);
 	exec_started(c->base.exec, pid);

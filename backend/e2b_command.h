@@ -62,9 +62,13 @@ struct e2b_command {
 	size_t backlog_taken;
 	struct task output_task;
 	bool cut[STREAM_COUNT]; /* close_output(): thrown away from now on */
+	bool offered;		/* what comes was offered before, and found no room */
 	uint64_t output_ns;	/* when output was last taken */
-	uint64_t drain_bytes;	/* since the leader was seen to have ended */
-	bool drain_gap;		/* there was a pause since then */
+	uint64_t full_ns;	/* when a piece last came that more must have waited behind */
+	bool full;		/* it was the last piece */
+	uint64_t pace_ns;     /* the pauses of late after such pieces: the network's, not its own */
+	uint64_t drain_bytes; /* since the leader was seen to have ended */
+	bool drain_gap;	      /* there was a pause since then */
 
 	/* The end: e2b_end.c. */
 	struct timer timer; /* the next look, or the next step */
@@ -121,6 +125,9 @@ void e2b_output_look_ahead(struct e2b_command *c);
 
 /* The end has come: what is left is passed on, without waiting for a reader. */
 void e2b_output_finish(struct e2b_command *c);
+
+/* How long a pause must be, in nanoseconds, to show that nothing is on its way. */
+uint64_t e2b_output_gap(const struct e2b_command *c);
 
 /* Whether a stream waits for a reader. */
 bool e2b_output_held(const struct e2b_command *c);

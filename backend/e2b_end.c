@@ -69,18 +69,20 @@ void e2b_end_watch(struct e2b_command *c)
 
 /*
  * Whether all that the leader wrote has come: it is in the pipe, in envd's queue and in sockets
- * when the leader ends. It came first, so it has passed when there was a pause since, or when more
- * came than can have been under way. A child that writes on without a pause must not make that last
- * for ever.
+ * when the leader ends. It came first, so it has passed when there was a pause since, longer than
+ * those of a slow network, or when more came than can have been under way. A child that writes on
+ * without a pause, a little at a time, must not make that last for ever.
  */
 static bool settled(const struct e2b_command *c)
 {
-	uint64_t quiet = ms_since(MAX(c->output_ns, c->zombie_ns));
+	uint64_t quiet_ns = monotonic_ns() - MAX(c->output_ns, c->zombie_ns);
 
-	if (e2b_output_held(c))
+	if (e2b_output_held(c) || e2b_stream_is_within(&c->stream))
 		return false;
-	return quiet >= E2B_DRAIN_GAP_MS || c->drain_gap || c->drain_bytes >= E2B_IN_FLIGHT_MAX ||
-	       ms_since(c->zombie_ns) >= 5 * c->base.backend->settings->drain_limit_ms;
+	return quiet_ns >= e2b_output_gap(c) || c->drain_gap ||
+	       c->drain_bytes >= E2B_IN_FLIGHT_MAX ||
+	       ms_since(MAX(c->full_ns, c->zombie_ns)) >=
+		       5 * c->base.backend->settings->drain_limit_ms;
 }
 
 /* The core's own rule for children that hold output open, for a leader that cannot be told yet. */

@@ -18,16 +18,38 @@ struct piece {
 	size_t len;
 };
 
-/* For the end of output that a child holds open: see e2b_end.c. */
+/* ---- For the end of output that a child holds open: see e2b_end.c ---- */
+
+static size_t size_of(const struct payload *payload)
+{
+	return payload->base64 ? payload->len / 4 * 3 : payload->len;
+}
+
 static void note_output(struct e2b_command *c, size_t len)
 {
 	uint64_t now = monotonic_ns();
+	uint64_t pause = now - MAX(c->output_ns, c->zombie_ns);
 
+	c->output_ns = now;
+	if (c->offered)
+		return;
 	if (c->zombie_ns) {
 		c->drain_bytes += len;
-		c->drain_gap |= now - c->output_ns >= E2B_DRAIN_GAP_MS * 1000000ull;
+		c->drain_gap |= pause >= e2b_output_gap(c);
 	}
-	c->output_ns = now;
+	if (c->full)
+		c->pace_ns = MAX(pause, c->pace_ns - c->pace_ns / 8);
+	c->full = len >= E2B_READ_BYTES;
+	if (c->full)
+		c->full_ns = now;
+}
+
+/* envd fills its buffer only when the pipe has as much; then the rest is on its way, as a rule. */
+uint64_t e2b_output_gap(const struct e2b_command *c)
+{
+	uint64_t gap = MAX(2 * c->pace_ns, E2B_DRAIN_GAP_MS * 1000000ull);
+
+	return c->full ? MAX(gap, c->base.backend->settings->drain_limit_ms * 1000000) : gap;
 }
 
 /* Returns 1 when all is taken, 0 when there is no room, or -EPROTO. */
@@ -137,8 +159,9 @@ bool e2b_output_event(struct e2b_command *c, enum stream_id stream, struct paylo
 
 	if (c->phase != E2B_RUNNING)
 		return true;
-	note_output(c, payload->len);
+	note_output(c, size_of(payload));
 	r = take(c, stream, payload);
+	c->offered = r == 0;
 	if (r < 0)
 		e2b_command_lose(c, "stream_closed",
 				 r == -ENOMEM ? "e2b: no memory for output"

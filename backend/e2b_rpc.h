@@ -71,6 +71,9 @@ struct e2b_stream {
 int e2b_stream_begin(struct e2b_stream *s);
 void e2b_stream_cancel(struct e2b_stream *s);
 
+/* Whether a part of a message has come, and the rest of it must still be on its way. */
+bool e2b_stream_is_within(const struct e2b_stream *s);
+
 /* There is room for the held event; it is offered again later in this turn of the loop. */
 void e2b_stream_resume(struct e2b_stream *s);
 

@@ -252,6 +252,11 @@ void e2b_stream_cancel(struct e2b_stream *s)
 	envelope_reader_done(&s->reader);
 }
 
+bool e2b_stream_is_within(const struct e2b_stream *s)
+{
+	return http_active(&s->call) && !envelope_at_border(&s->reader);
+}
+
 void e2b_stream_resume(struct e2b_stream *s)
 {
 	http_resume(&s->call);

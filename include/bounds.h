@@ -182,6 +182,8 @@
 /* An answer that is kept whole (List tells the environment of all), and one that is an error. */
 #define E2B_ANSWER_BYTES_MAX (8 * MIB)
 #define E2B_REFUSAL_BYTES_MAX (64 * KIB)
+/* envd's buffer: one read(2) of a command's output is one piece of it. */
+#define E2B_READ_BYTES (32 * KIB)
 /* One SendInput: a full pipe. A call that may be repeated is, after twice the delay each time. */
 #define E2B_INPUT_BYTES (64 * KIB)
 #define E2B_INPUT_TRIES 8
@@ -204,7 +206,8 @@
 #define E2B_SILENCE_MS 10000
 /* A zombie without a child: longer than a stream that lives is silent (E2B_KEEPALIVE_S). */
 #define E2B_STUCK_MS 30000
-/* A child that holds output open: how often its silence is looked at; the pause that counts. */
+/* A child that holds output open: how often its silence is looked at; the least pause that counts.
+ */
 #define E2B_DRAIN_STEP_MS 100
 #define E2B_DRAIN_GAP_MS 100
 #define E2B_FLUSH_RETRY_MS 2000

@@ -19,6 +19,104 @@ def at(peer, address, env=None, **fields):
     return Target(address=address, env={**peer.env, **(env or {})}, name="e2b", **fields)
 
 
+# ---- a slow network ----
+
+
+class Network:
+    """Passes bytes on to a port, each connection by two threads; a subclass says how."""
+
+    def __init__(self, port):
+        self.port = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with client, socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+            server.connect(("127.0.0.1", self.port))
+            back = threading.Thread(target=self.pump, args=(server, client, self.there), daemon=True)
+            back.start()
+            self.pump(client, server, self.here)
+            back.join()
+
+    def pump(self, source, sink, step):
+        with contextlib.suppress(OSError):
+            while step(source, sink):
+                pass
+            sink.shutdown(socket.SHUT_WR)
+
+    def here(self, client, server):
+        data = client.recv(1 << 16)
+        server.sendall(data)
+        return data
+
+    def there(self, server, client):
+        data = server.recv(1 << 16)
+        client.sendall(data)
+        return data
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+
+class SlowNetwork(Network):
+    """What comes back comes in pieces, with a pause after each large one."""
+
+    def __init__(self, port, piece, pause):
+        self.piece, self.pause = piece, pause
+        super().__init__(port)
+
+    def there(self, server, client):
+        data = server.recv(self.piece)
+        client.sendall(data)
+        if len(data) > 4096:
+            time.sleep(self.pause)
+        return data
+
+
+class Holding(Network):
+    """A gateway that passes a request with a mark on after so long, whoever has gone meanwhile."""
+
+    def __init__(self, port, seconds):
+        self.seconds, self.mark = seconds, None
+        super().__init__(port)
+
+    def here(self, client, server):
+        data = client.recv(1 << 16)
+        held = self.mark and self.mark in data
+        if held:
+            self.mark = None
+            time.sleep(self.seconds)
+        server.sendall(data)
+        if held:
+            time.sleep(5)
+        return data
+
+
+@pytest.mark.deadline(90)
+@pytest.mark.parametrize("piece,pause", [(32 << 10, 0.15), (150_000, 0.8)])
+def test_what_a_leader_wrote_is_waited_for_on_a_slow_network(peer, tmp_path, piece, pause):
+    """A child holds the pipes: but the leader's own output is on its way, and is no child's."""
+    with SlowNetwork(peer.port, piece, pause) as network:
+        there = at(peer, f"e2b:{peer.create()['sandboxID']}", {"E2B_SANDBOX_URL": network.url})
+        with Mount(there, tmp_path / "m") as mount, mount.new() as e:
+            # Early output: the pause before the rest is no sign that all has come.
+            script = "echo early; sleep 1000 & sleep .5; head -c 3000000 /dev/zero; exit 7"
+            e.spec({"cmd": ["sh", "-c", script]})
+            assert e.result() == "7"
+            assert len(e.read("stdout")) == 6 + 3_000_000
+
+
 # ---- login shells ----
 
 
@@ -122,6 +220,17 @@ def test_a_sandbox_that_was_there_is_extended_while_commands_run(peer, tmp_path)
         wait_for(lambda: peer.sandbox(ids[1])["ttl"] > 290, "the other to be extended")
         assert peer.calls(renewals) == 2
         running.remove()
+
+
+# ---- input ----
+
+
+@pytest.mark.deadline(120)
+def test_input_that_is_not_read_for_long_is_not_given_up(peer, tmp_path):
+    """Longer than any other call may take; and neither is its end, which waits behind it."""
+    with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount:
+        spec = {"cmd": ["sh", "-c", "sleep 65; wc -c"]}
+        assert mount.run(spec, bytes(200_000)) == ("0", b"200000\n", b"")
 
 
 # ---- the answer to Start ----
