@@ -136,6 +136,23 @@ def test_a_lost_answer_to_start(faulty, fault, run):
     assert faulty.peer.state()["spoiled"] == 1
 
 
+def test_a_lost_start_is_found_by_its_tag(faulty):
+    """It cleared its environment, and its number was in the lost answer: List alone has it."""
+    seconds = harness.unique_seconds()
+    others = [faulty.mount.new() for _ in range(3)]
+    for e in others:
+        e.spec(["cat"])
+    faulty.peer.set(delays={"List": 1000})  # until it has cleared it
+    faulty.plan(seconds, fault="reset", run=True)
+    e = faulty.mount.new()
+    e.spec({"cmd": ["env", "-i", "/bin/sh", "-c", f"sleep {seconds} & sleep {seconds} & wait"]})
+    assert e.result() == "lost stream_closed"
+    faulty.gone(seconds)
+    faulty.over(e)
+    assert faulty.peer.calls("List") == 1
+    assert [e.status()["state"] for e in others] == ["running"] * 3
+
+
 def test_a_late_answer_to_start(faulty):
     """Slow, but within its limit: nothing is asked again, nothing is lost."""
     e, mark = faulty.start("echo hello; exit 3", wait=4000)
@@ -355,7 +372,7 @@ def test_a_sandbox_that_cannot_be_looked_into(peer, faulty, tmp_path):
     peer.set(sandbox=faulty.id, envs={"PATH": f"{tmp_path}:/usr/bin:/bin"})
     seconds = harness.unique_seconds()
     e = faulty.mount.new()
-    e.spec({"cmd": ["sh", "-c", f"setsid sleep {seconds} & echo up; wait"]})
+    e.spec({"cmd": ["sh", "-c", f"setsid sh -c 'echo up; exec sleep {seconds}' & wait"]})
     e.wait_size(3)
     e.ctl("kill")
     assert e.result() == "killed"

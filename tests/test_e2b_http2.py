@@ -130,6 +130,24 @@ def test_a_lost_answer_to_start(faulty, tmp_path, fault, run):
     assert not witness.exists() or witness.read_text() == "run\n"
 
 
+@pytest.mark.deadline(90)
+def test_a_connection_that_takes_no_more_ends_nothing_that_runs(peer, faulty):
+    """GOAWAY, as load balancers send it all the time."""
+    with neighbour(faulty):
+        before = peer.state()["connections"]["total"]
+        for turn in range(5):
+            with faulty.mount.new() as e:
+                e.spec({"cmd": ["cat"]})
+                e.append("stdin", b"%d\n" % turn)
+                e.wait_size(2)
+                peer.test("goaway", {})
+                assert faulty.mount.run({"cmd": ["cat"]}, bytes(300_000)) == ("0", bytes(300_000), b"")
+                e.append("stdin", b"more\n")
+                e.ctl("eof")
+                assert (e.read("stdout"), e.result()) == (b"%d\nmore\n" % turn, "0")
+        assert peer.state()["connections"]["total"] > before, "there was something to see"
+
+
 def test_a_removal_resets_its_stream_alone(faulty):
     with neighbour(faulty):
         seconds = unique_seconds()

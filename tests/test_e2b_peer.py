@@ -244,6 +244,20 @@ def test_a_listener_that_does_not_read_holds_the_command_back(envd):
     assert len(Result(slow).output["stdout"]) == 50_000_000
 
 
+def test_a_listener_that_does_not_read_holds_the_others_back(envd):
+    slow = envd.start("/bin/sh", "-c", "read x; exec head -c 50000000 /dev/zero")
+    pid = slow.next()[1]["pid"]
+    other = envd.stream("Connect", {"process": {"pid": pid}})
+    assert other.next()[0] == "start"
+    envd.send(pid, b"\n")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        result = pool.submit(Result, other)
+        done, _ = concurrent.futures.wait([result], timeout=1)
+        assert not done
+        assert len(Result(slow).output["stdout"]) == 50_000_000
+        assert len(result.result().output["stdout"]) == 50_000_000
+
+
 def test_keepalives_fill_the_quiet_until_both_streams_are_closed(envd):
     header = {"Keepalive_Ping_Interval": "1"}
     assert envd.run("sleep", "1.5", headers=header).names == ["start", "keepalive", "end"]
@@ -307,6 +321,14 @@ def test_the_deadline_kills_and_ends_the_stream_without_an_end_event(envd):
     harness.wait_for(lambda: envd.list() == [], "the command to be killed")
     kept = Result(envd.stream("Connect", {"process": {"pid": pid}}))
     assert kept.names == ["start", "end"] and kept.end["exitCode"] == -1
+
+
+def test_the_deadline_kills_though_nobody_listens(envd):
+    pid, stream = envd.begin("sleep", "86399", headers={"Connect_Timeout_Ms": "1000"})
+    stream.close()
+    harness.wait_for(lambda: command(envd, pid)["listeners"] == 0, "the listener to go")
+    assert [c["pid"] for c in envd.list()] == [pid]
+    harness.wait_for(lambda: envd.list() == [], "the command to be killed")
 
 
 def test_a_deadline_of_zero_leaves_the_command_running(envd):

@@ -1,5 +1,6 @@
 """The forms of the target, who the daemon is at E2B, and what it asks of a sandbox."""
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -64,6 +65,23 @@ def test_a_paused_sandbox_is_resumed(peer, tmp_path):
     peer.api("POST", f"/sandboxes/{id}/pause", {})
     with Mount(at(peer, f"e2b:{id}"), tmp_path / "m") as mount:
         assert mount.run(["echo", "hi"]) == ("0", b"hi\n", b"")
+
+
+def test_two_mounts_of_one_sandbox(peer, tmp_path):
+    """What the one kills, and its end, is nothing to the other."""
+    id = peer.create()["sandboxID"]
+    with Mount(at(peer, f"e2b:{id}"), tmp_path / "one") as one:
+        with one.new() as staying:
+            staying.spec({"cmd": ["cat"]})
+            with Mount(at(peer, f"e2b:{id}"), tmp_path / "two") as two:
+                mine, left = two.new(), two.new()
+                for e in (mine, left):
+                    e.spec({"cmd": ["sh", "-c", "sleep 1000 & cat"]})
+                mine.remove()
+                wait_for(lambda: len(peer.sandbox(id)["commands"]) <= 3, "the first to be killed")
+            wait_for(lambda: len(peer.sandbox(id)["commands"]) == 1, "the other mount's to be killed")
+            staying.write("stdin", b"here\n")
+            assert (staying.read("stdout"), staying.result()) == (b"here\n", "0")
 
 
 # ---- new ----
@@ -191,11 +209,22 @@ def test_no_secret_is_told(peer, tmp_path):
         e.spec({"cmd": ["sh", "-c", 'test "$A"; sleep 100'], "env": {"A": value}})
         command = peer.sandbox(sandbox["sandboxID"])["commands"][0]
         assert command["envs"]["A"] == value and value not in str(command["args"])
-        peer.plan(call="Start", fault="answer", status=500, body=value[:0] + "broken", times=2)
+        told = ""
+        for call in ("Start", "SendInput", "CloseStdin"):
+            for fault in ({"fault": "answer", "status": 401, "body": "no"}, {"fault": "reset"}):
+                peer.plan(call=call, match="cat" if call == "Start" else "", **fault)
+                with mount.new() as failing, contextlib.suppress(OSError):
+                    failing.spec({"cmd": ["cat"], "env": {"A": value}, "timeout": 5})
+                    failing.write("stdin", value.encode())
+                    failing.result()
+                    told += (failing / "status").read_text() + (failing / "spec").read_text()
+                peer.test("reset", {})
+        peer.plan(call="Start", match="k:", fault="reset")
         e.ctl("kill")
         e.result()
-        told = mount.stderr() + (e / "status").read_text() + (e / "spec").read_text()
-        told += "".join(p.read_text() for p in (mount.path / ".spawnfs").iterdir() if p.is_file())
+        told += mount.stderr() + (e / "status").read_text() + (e / "spec").read_text()
+        told += "".join(p.read_text() for p in (mount.path / ".spawnfs").rglob("*") if p.is_file())
+        assert "HTTP 401" in told and "reset" in told, "there was something to tell"
         told += pathlib.Path(f"/proc/{mount.pid}/cmdline").read_text()
         for secret in (value, e2b_peer.KEY, sandbox["envdAccessToken"]):
             assert secret not in told

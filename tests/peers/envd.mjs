@@ -33,6 +33,7 @@ class Peer {
 	spoiled = 0; // how many requests got theirs
 	delays = {}; // milliseconds before a call is served
 	sockets = new Set();
+	sessions = new Set(); // HTTP/2
 	connections = 0; // ever accepted
 	#mark = randomBytes(8).toString("hex");
 
@@ -107,6 +108,10 @@ function listen(peer, { port, tls }) {
 		peer.connections++;
 		peer.sockets.add(socket);
 		socket.on("close", () => peer.sockets.delete(socket));
+	});
+	server.on("session", (session) => {
+		peer.sessions.add(session);
+		session.on("close", () => peer.sessions.delete(session));
 	});
 	server.listen(port, "127.0.0.1", 4096, () => console.log(`ready ${server.address().port}`));
 }

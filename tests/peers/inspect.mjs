@@ -5,6 +5,7 @@
 //                         for the whole peer {version, maxSandboxes, delays: {CALL: ms}}
 //     POST /_test/plan    faults to come: fault.mjs
 //     POST /_test/cut     all connections but the one it comes by are reset
+//     POST /_test/goaway  all HTTP/2 connections take no new streams; those that run go on
 //     POST /_test/reset   forgets faults, delays and counts
 
 import { answer, readBody } from "./answers.mjs";
@@ -79,6 +80,9 @@ export async function serveTest(peer, req, res, path) {
 		for (const socket of peer.sockets)
 			if (socket.remotePort !== req.socket.remotePort)
 				socket.destroy();
+	} else if (path === "/_test/goaway") {
+		for (const session of peer.sessions)
+			session.close();
 	} else if (path === "/_test/reset") {
 		reset(peer);
 	} else {
