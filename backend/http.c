@@ -146,10 +146,7 @@ static int rewind_body(void *arg, curl_off_t offset, int origin)
 								      : CURL_SEEKFUNC_FAIL;
 }
 
-/*
- * libcurl offers a held chunk again from its first byte, so what was taken of it
- * before is remembered and skipped.
- */
+/* libcurl offers a held chunk again from its first byte: what was taken of it is skipped. */
 static size_t write_body(char *data, size_t size, size_t count, void *arg)
 {
 	struct exchange *x = arg;
@@ -271,8 +268,11 @@ static void finish(struct exchange *x, CURLcode code)
 	note_head(x);
 	curl_easy_getinfo(x->easy, CURLINFO_REQUEST_SIZE, &sent);
 	call->sent = sent > 0 || x->body_read > 0;
+	/* What libcurl says of rewind_body() is nothing to a reader. */
 	snprintf(call->why, sizeof(call->why), "%s",
-		 x->error[0] ? x->error : curl_easy_strerror(code));
+		 code == CURLE_SEND_FAIL_REWIND ? "the connection ended without an answer"
+		 : x->error[0]			? x->error
+						: curl_easy_strerror(code));
 	call->exchange = NULL;
 	x->call = NULL;
 	exchange_free(x);

@@ -206,8 +206,7 @@
 #define E2B_SILENCE_MS 10000
 /* A zombie without a child: longer than a stream that lives is silent (E2B_KEEPALIVE_S). */
 #define E2B_STUCK_MS 30000
-/* A child that holds output open: how often its silence is looked at; the least pause that counts.
- */
+/* A child that holds output open: how often its silence is looked at; the least pause to count. */
 #define E2B_DRAIN_STEP_MS 100
 #define E2B_DRAIN_GAP_MS 100
 #define E2B_FLUSH_RETRY_MS 2000
@@ -215,8 +214,7 @@
 #define E2B_IN_FLIGHT_MAX (8 * MIB)
 /* After a kill was seen to have worked, the end event is waited for. */
 #define E2B_END_WAIT_MS 1000
-/* Sweeps that find nothing, and the least time, before a Start without answer counts as never to
- * come. */
+/* Sweeps that find nothing, and the least time, before a Start counts as never to come. */
 #define E2B_UNSURE_SWEEPS 3
 #define E2B_UNSURE_MS 3000
 /* Time to live: of a sandbox of our own, of one that is attached to; the longest; a new try. */

@@ -10,7 +10,7 @@ import e2b_peer
 import harness
 from harness import Mount, unique, wait_for
 from targets import Target
-from test_e2b_faults import GONE, HTML, faulty, peer  # noqa: F401: fixtures
+from test_e2b_faults import HTML, faulty  # noqa: F401: a fixture
 
 PAGE = {"fault": "answer", "status": 200, "body": HTML, "headers": {"content-type": "text/html"}}
 

@@ -167,6 +167,7 @@ def test_start_is_never_sent_twice(faulty, tmp_path):
     faulty.mount.run(["true"])
     e, mark = faulty.start(f"echo run >> {witness}; sleep 1000", fault="reset", run=True)
     assert e.result() == "lost stream_closed"
+    assert "ended without an answer" in e.status()["error"]
     faulty.gone(mark)
     time.sleep(0.2)
     assert witness.read_text() in ("", "run\n")

@@ -12,7 +12,7 @@ import pytest
 
 from harness import Mount, unique, unique_seconds, wait_for
 from targets import Target
-from test_e2b_faults import HTML, faulty, peer  # noqa: F401: fixtures
+from test_e2b_faults import HTML, faulty  # noqa: F401: a fixture
 
 
 def at(peer, address, env=None, **fields):
@@ -183,22 +183,31 @@ def test_a_login_shell_that_hangs_delays_nobody_else(peer, profile, tmp_path):
 # ---- renewals ----
 
 
+FAILURES = (
+    {"fault": "answer", "status": 503, "body": HTML},
+    {"fault": "answer", "status": 429, "body": HTML, "headers": {"retry-after": "1000"}},
+    {"fault": "reset"},
+    {"fault": "stall"},
+)
+
+
 @pytest.mark.deadline(90)
-@pytest.mark.parametrize(
-    "plan",
-    [dict(fault="answer", status=503, body=HTML), dict(fault="reset"), dict(fault="stall"),
-     dict(fault="answer", status=429, body=HTML, headers={"retry-after": "1000"})],
-    ids=["refused", "reset", "never answered", "put off"],
-)  # fmt: skip
-def test_a_renewal_that_fails_is_made_again_in_time(peer, tmp_path, plan):
-    """However short the time to live is."""
+def test_a_renewal_that_fails_is_made_again_in_time(peer, tmp_path):
+    """However short the time to live is: here of one mount for each failure."""
     before = {s["id"] for s in peer.state()["sandboxes"]}
-    there = at(peer, "e2b:new?timeout=15", noise=["kept alive"])
-    with Mount(there, tmp_path / "m") as mount:
-        (id,) = {s["id"] for s in peer.state()["sandboxes"]} - before
-        peer.plan(call="POST /sandboxes/ID/timeout", **plan)
-        assert mount.run({"cmd": ["sleep", "17"]}) == ("0", b"", b"")
-        assert peer.state()["spoiled"] == 1 and peer.sandbox(id)
+    for failure in FAILURES:
+        peer.plan(call="POST /sandboxes/ID/timeout", **failure)
+    with contextlib.ExitStack() as stack:
+        execs = []
+        for i, _ in enumerate(FAILURES):
+            there = at(peer, "e2b:new?timeout=15", noise=["kept alive"])
+            mount = stack.enter_context(Mount(there, tmp_path / f"m{i}"))
+            execs.append(mount.new())
+            execs[-1].spec({"cmd": ["sleep", "20"]})
+        ids = {s["id"] for s in peer.state()["sandboxes"]} - before
+        assert [e.result() for e in execs] == ["0"] * len(FAILURES)
+        assert peer.state()["spoiled"] == len(ids) == len(FAILURES)
+        assert all(peer.sandbox(id) for id in ids)
     peer.reset()
 
 
@@ -227,9 +236,9 @@ def test_a_sandbox_that_was_there_is_extended_while_commands_run(peer, tmp_path)
 
 @pytest.mark.deadline(120)
 def test_input_that_is_not_read_for_long_is_not_given_up(peer, tmp_path):
-    """Longer than any other call may take; and neither is its end, which waits behind it."""
+    """Longer than another call to envd may take; and neither is its end, which waits behind it."""
     with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount:
-        spec = {"cmd": ["sh", "-c", "sleep 65; wc -c"]}
+        spec = {"cmd": ["sh", "-c", "sleep 35; wc -c"]}
         assert mount.run(spec, bytes(200_000)) == ("0", b"200000\n", b"")
 
 

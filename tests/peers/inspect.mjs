@@ -81,8 +81,12 @@ export async function serveTest(peer, req, res, path) {
 			if (socket.remotePort !== req.socket.remotePort)
 				socket.destroy();
 	} else if (path === "/_test/goaway") {
-		for (const session of peer.sessions)
-			session.close();
+		for (const session of peer.sessions) {
+			if (session.closed)
+				continue;
+			session.goaway(0, 2 ** 31 - 1); // RFC 9113, 6.8: a word before, then the last stream
+			setTimeout(() => session.close(), 1000);
+		}
 	} else if (path === "/_test/reset") {
 		reset(peer);
 	} else {
