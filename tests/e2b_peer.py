@@ -80,13 +80,15 @@ def pid_namespace(pid):
 class Peer:
     """A running peer; leaving it as a context manager ends it and everything it started."""
 
-    def __init__(self, *arguments, certificates=None, own_network=False):
+    def __init__(self, *arguments, certificates=None, own_network=False, wrap=()):
         """certificates: of make_certificates(); then it speaks TLS, with HTTP/2 for who wants it.
 
         own_network: only who is wrapped in `inside` finds it, whatever its port.
+        wrap: a command that it is run by, and with it all that it starts.
         """
         self.arguments = list(arguments)
         self.own_network = own_network
+        self.wrap = list(wrap)
         self.scheme = "http"
         self.trust = None
         if certificates:
@@ -104,7 +106,7 @@ class Peer:
         self.process = subprocess.Popen(
             ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
             + (["--net"] if self.own_network else [])
-            + ["sh", "-c", LOOPBACK * self.own_network + INIT, "sh", NODE, FOLDER / "envd.mjs", "--home", self.home, *self.arguments],
+            + ["sh", "-c", LOOPBACK * self.own_network + INIT, "sh", *self.wrap, NODE, FOLDER / "envd.mjs", "--home", self.home, *self.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

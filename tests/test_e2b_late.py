@@ -213,22 +213,28 @@ def test_a_renewal_that_fails_is_made_again_in_time(peer, tmp_path):
 
 @pytest.mark.deadline(200)
 def test_a_sandbox_that_was_there_is_extended_while_commands_run(peer, tmp_path):
-    """And only then: nothing is asked of the control plane for a mount that lies idle."""
-    ids = [peer.create(timeout=60)["sandboxID"] for _ in range(2)]
+    """And only then: nothing is asked of the control plane for a mount that lies idle.
+
+    One that has longer to live anyway keeps it.
+    """
+    ids = [peer.create(timeout=timeout)["sandboxID"] for timeout in (60, 60, 3000)]
     with Mount(at(peer, "e2b:"), tmp_path / "m") as mount:
         for id in ids:
             mount.run({"cmd": ["true"], "sandbox": id})
-        running = mount.new()
-        running.spec({"cmd": ["sleep", unique_seconds()], "sandbox": ids[0]})
+        running = [mount.new() for _ in range(2)]
+        for e, id in zip(running, (ids[0], ids[2])):
+            e.spec({"cmd": ["sleep", unique_seconds()], "sandbox": id})
         renewals = "POST /sandboxes/ID/refreshes"
-        wait_for(lambda: peer.calls(renewals), "the renewal", 120, every=0.5)
+        wait_for(lambda: peer.calls(renewals) == 2, "the renewals", 120, every=0.5)
         time.sleep(2)
         assert peer.sandbox(ids[0])["ttl"] > 290 > 210 > peer.sandbox(ids[1])["ttl"]
+        assert peer.sandbox(ids[2])["ttl"] > 2800
         # Its time has come, too: it is extended when something is about to run.
         assert mount.run({"cmd": ["true"], "sandbox": ids[1]}) == ("0", b"", b"")
         wait_for(lambda: peer.sandbox(ids[1])["ttl"] > 290, "the other to be extended")
-        assert peer.calls(renewals) == 2
-        running.remove()
+        assert peer.calls(renewals) == 3
+        for e in running:
+            e.remove()
 
 
 # ---- input ----

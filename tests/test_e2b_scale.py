@@ -25,6 +25,18 @@ def at(peer, address, **fields):
     return Target(address=address, env=peer.env, name="e2b", **fields)
 
 
+NO_PTRACE = ["setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"]
+
+
+def test_a_sandbox_that_does_not_show_how_a_leader_ended(tmp_path):
+    """Its root may not look at that; envd is made to tell when a child holds the output."""
+    with e2b_peer.Peer(wrap=NO_PTRACE) as peer:
+        with Mount(at(peer, f"e2b:{peer.create()['sandboxID']}"), tmp_path / "m") as mount:
+            spec = {"cmd": ["sh", "-c", "sleep 1000 & head -c 300000 /dev/zero; echo end; exit 7"]}
+            assert mount.run(spec) == ("7", bytes(300_000) + b"end\n", b"")
+            assert peer.calls("SendSignal")
+
+
 @pytest.mark.deadline(500)
 def test_thousands_of_sandboxes_under_one_mount(peer, tmp_path):
     """Each is attached to, asked for its PATH, and runs a command of its own."""

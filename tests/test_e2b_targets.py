@@ -181,6 +181,15 @@ def test_a_credentials_file_that_others_may_read(peer, tmp_path):
     assert "chmod 600" in said and e2b_peer.KEY not in said
 
 
+def test_a_credentials_file_of_somebody_else(peer, tmp_path):
+    file = tmp_path / "credentials"
+    file.write_text(f"E2B_API_KEY={e2b_peer.KEY}\n")
+    file.chmod(0o600)
+    os.chown(file, 1234, -1)
+    said = refused(peer, tmp_path / "m", "e2b:x", f"credentials={file}")
+    assert str(file) in said and e2b_peer.KEY not in said
+
+
 def test_a_credentials_file_with_another_line(peer, tmp_path):
     file = tmp_path / "credentials"
     file.write_text("SECRET_OF_SOMETHING_ELSE\n")
