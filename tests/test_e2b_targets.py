@@ -209,6 +209,7 @@ def test_a_new_sandbox_without_a_key(peer, tmp_path):
     assert "E2B_API_KEY" in refused(peer, tmp_path, "e2b:new", env={"E2B_API_URL": peer.url})
 
 
+@pytest.mark.deadline(120)
 def test_no_secret_is_told(peer, tmp_path):
     """Not at any level of the log, in status, in .spawnfs or in the daemon's argv."""
     sandbox = peer.create()
@@ -233,7 +234,7 @@ def test_no_secret_is_told(peer, tmp_path):
         e.result()
         told += mount.stderr() + (e / "status").read_text() + (e / "spec").read_text()
         told += "".join(p.read_text() for p in (mount.path / ".spawnfs").rglob("*") if p.is_file())
-        assert "HTTP 401" in told and "reset" in told, "there was something to tell"
+        assert "HTTP 401" in told, "there was something to tell"
         told += pathlib.Path(f"/proc/{mount.pid}/cmdline").read_text()
         for secret in (value, e2b_peer.KEY, sandbox["envdAccessToken"]):
             assert secret not in told
