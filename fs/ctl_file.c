@@ -17,7 +17,10 @@ static int do_signal(struct entry *e, const char *argument, struct text *why)
 
 	if (signo < 0)
 		return text_fail(why, -EINVAL, "ctl: \"%s\" is not a signal", argument);
-	return exec_signal(e->exec, signo, why);
+	if (!spec_is_to_start(e))
+		return exec_signal(e->exec, signo, why);
+	exec_signal_at_start(e->exec, signo);
+	return 0;
 }
 
 static int do_kill(struct entry *e, const char *argument, struct text *why)

@@ -64,5 +64,11 @@ void stdin_changed(struct entry *e);
 void spec_started(struct entry *e, int err);
 void exit_told(struct entry *e);
 
+/*
+ * Whether spec holds text, whose command starts at the last close: the kernel tells of that some
+ * time after close(2) has returned.
+ */
+bool spec_is_to_start(const struct entry *e);
+
 /* Answers a READ with the part of a text at off. */
 void reply_text(fuse_req_t req, const struct text *t, size_t size, off_t off);

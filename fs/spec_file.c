@@ -25,6 +25,7 @@ static void drop_text(struct entry *e)
 static void give_up_text(struct entry *e)
 {
 	drop_text(e);
+	exec_forget_signals(e->exec);
 	list_for_each (h, &e->mount->handles, struct handle, link)
 		if (h->entry == e && h->kind == FILE_SPEC && h->wrote && !h->refused)
 			h->refused = EBUSY;
@@ -59,11 +60,13 @@ static int start(struct entry *e)
 	int err = spec_parse(text_str(&e->spec_text), e->spec_text.len, &spec, &why);
 
 	drop_text(e);
-	if (err < 0) {
+	if (err < 0)
 		exec_set_error(e->exec, text_str(&why));
-		return err;
-	}
-	return exec_start(e->exec, spec);
+	else
+		err = exec_start(e->exec, spec);
+	if (err < 0)
+		exec_forget_signals(e->exec);
+	return err;
 }
 
 /* Takes the next bytes of the text. Returns 0 or -errno, with a sentence in *why. */
@@ -152,6 +155,11 @@ void spec_started(struct entry *e, int err)
 		else
 			park_reply_write(p, p->size);
 	}
+}
+
+bool spec_is_to_start(const struct entry *e)
+{
+	return e->exec->state == EXEC_NEW && e->spec_frame.kind == FRAME_SHELL;
 }
 
 static void say_incomplete(struct entry *e)

@@ -120,6 +120,7 @@ struct exec {
 	bool kill_pending; /* asked of the backend, not answered */
 	unsigned kill_tries;
 	uint64_t kill_since_ns;
+	uint64_t early_signals; /* to be sent when the command runs: 1 << (signo - 1) */
 	uint64_t drain_since_ns;
 	struct timer drain_timer;
 	struct timer kill_timer;
@@ -173,8 +174,15 @@ void exec_end_input(struct exec *exec);
 /* Whether an accepted spec says so. */
 bool exec_input_is(const struct exec *exec, enum spec_stdin mode);
 
-/* Sends a signal to the process group. Returns 0 or -errno: -ESRCH, not running. */
+/*
+ * Sends a signal to the process group; when the command is being started, as soon as it runs.
+ * Returns 0 or -errno with a sentence: -ESRCH, there is no command, or it has ended.
+ */
 int exec_signal(struct exec *exec, int signo, struct text *why);
+
+/* Keeps a signal for the command that is about to be given; gives up all that are kept. */
+void exec_signal_at_start(struct exec *exec, int signo);
+void exec_forget_signals(struct exec *exec);
 
 /* Kills the whole tree; the result, if there is none yet, is `killed`. */
 void exec_kill(struct exec *exec);

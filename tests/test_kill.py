@@ -335,15 +335,40 @@ def test_ctl_signal_that_ends_the_command_is_a_signal(mount, target, job):
     )
 
 
-def test_ctl_signal_in_the_moment_of_the_start(mount, target):
-    """The write of the spec has returned, so it is there; on the way to its program it cannot be lost."""
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_ctl_signal_in_the_moment_of_the_start(mount, target, form):
+    """On the way to its program it cannot be lost. Text starts after its close has returned."""
     results = ("signal TERM",) if target.can("signal-result") else ("signal TERM", "143")
     execs = [mount.new() for _ in range(min(30, target.many))]
     for e in execs:
-        e.spec(["sleep", unique_seconds()])
+        seconds = unique_seconds()
+        e.spec(["sleep", seconds] if form == "json" else f"exec sleep {seconds}")
         e.ctl("signal TERM")
     for e in execs:
         assert e.result() in results
+
+
+def test_a_signal_waits_for_text_that_is_not_yet_closed(mount, job):
+    with open(job / "spec", "wb", buffering=0) as f:
+        with raises(errno.ESRCH):
+            job.ctl("signal TERM")
+        f.write(b"trap 'echo got; exit 3' TERM; read x")
+        job.ctl("signal TERM")
+        job.ctl("signal CONT")
+        assert job.status()["state"] == "new"
+    assert job.result() in ("3", "143", "signal TERM")
+
+
+def test_a_signal_is_not_for_the_next_text(mount, job):
+    with open(job / "spec", "wb", buffering=0) as f:
+        f.write(b"read x; exit 3")
+        job.ctl("signal TERM")
+        os.truncate(job / "spec", 0)
+        with raises(errno.ESRCH):
+            job.ctl("signal TERM")
+    job.spec("read x; exit 4")
+    job.append("stdin", b"\n")
+    assert job.result() == "4"
 
 
 def test_ctl_signal_stop_and_cont(mount, job):

@@ -234,6 +234,7 @@ void exec_started(struct exec *exec, int64_t pid)
 	if (exec->spec->timeout_ms)
 		timer_arm(exec->table->loop, &exec->deadline_timer, exec->spec->timeout_ms);
 	exec_input_ready(exec);
+	exec_send_early_signals(exec);
 	exec->table->observer->started(exec, 0);
 }
 

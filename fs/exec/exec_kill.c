@@ -109,9 +109,40 @@ void exec_kill_failed(struct exec *exec, int err, const char *fmt, ...)
 	timer_arm(exec->table->loop, &exec->kill_timer, retry_delay_ms(exec));
 }
 
+/* ---- Signals that a command may answer ---- */
+
+void exec_signal_at_start(struct exec *exec, int signo)
+{
+	exec->early_signals |= 1ULL << (signo - 1);
+}
+
+void exec_forget_signals(struct exec *exec)
+{
+	exec->early_signals = 0;
+}
+
+/* A signal that comes twice before it is taken is one, as the kernel has it (signal(7)). */
+void exec_send_early_signals(struct exec *exec)
+{
+	AUTO_TEXT struct text why = {0};
+
+	while (exec->early_signals) {
+		int signo = __builtin_ctzll(exec->early_signals) + 1;
+
+		exec->early_signals &= exec->early_signals - 1;
+		if (exec_signal(exec, signo, &why) < 0)
+			exec_set_error(exec, text_str(&why));
+		text_done(&why);
+	}
+}
+
 int exec_signal(struct exec *exec, int signo, struct text *why)
 {
-	if (exec->state == EXEC_NEW || exec->state == EXEC_STARTING)
+	if (exec->state == EXEC_STARTING) {
+		exec_signal_at_start(exec, signo);
+		return 0;
+	}
+	if (exec->state == EXEC_NEW)
 		return text_fail(why, -ESRCH, "ctl: no command runs yet: write spec first");
 	if (exec_over(exec) || exec->leader_ended)
 		return text_fail(why, -ESRCH, "ctl: the command has ended");

@@ -53,6 +53,9 @@ void exec_input_flush(struct exec *exec);
 /* Further writes fail with err (-errno); writers are told. */
 void exec_input_fail(struct exec *exec, int err);
 
+/* The command runs: it gets the signals that came before. */
+void exec_send_early_signals(struct exec *exec);
+
 /* Asks the backend to kill, now and until it is done; the result is another's business. */
 void exec_pursue(struct exec *exec);
 void exec_kill_timer_fired(struct timer *timer);
