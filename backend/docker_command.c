@@ -89,12 +89,16 @@ int docker_command_line(struct docker_command *c)
 	return err ? err : far_start(&c->line, c->spec);
 }
 
-/* The spec goes ahead of the command's own input, which is let through once it has started. */
+/*
+ * The spec goes ahead of the command's own input, which is let through once it has started. Not
+ * before the far shell is there: kept by the engine it would start the command when this
+ * daemon has died and the helper, which then kills what it finds, has ended.
+ */
 static void send_line(struct docker_command *c)
 {
 	size_t sent = 0;
 
-	while (sent < c->line.len) {
+	while (c->ask.pid && sent < c->line.len) {
 		ssize_t n =
 			docker_stream_write(&c->stream, c->line.data + sent, c->line.len - sent);
 
@@ -118,6 +122,7 @@ static void take_reports(struct docker_command *c)
 			return;
 		case DOCKER_REPORT_PID:
 			c->ask.pid = (int64_t)report.number;
+			send_line(c);
 			break;
 		case DOCKER_REPORT_START:
 			c->ask.ticks = report.number;
@@ -137,8 +142,6 @@ static void stream_answered(struct docker_stream *s, int err)
 {
 	struct docker_command *c = container_of(s, struct docker_command, stream);
 
-	if (s->up)
-		send_line(c);
 	c->kind->answered(c, err);
 }
 

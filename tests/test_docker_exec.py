@@ -1,5 +1,6 @@
 """docker:CONTAINER: what only a container engine does, and how it is put right."""
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -7,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -366,6 +368,28 @@ def test_a_daemon_that_is_killed_leaves_nothing(mounted):
     mount.broken = True
     mount.daemon.kill()
     gone(mount, mark)
+
+
+def test_a_daemon_that_is_killed_while_a_command_starts(mounted):
+    """The engine runs it a while after it has answered: by then the helper may have come and gone."""
+    marks = [unique_seconds() for _ in range(8)]
+    for i, mark in enumerate(marks):
+        mount = mounted()
+        e = mount.new()
+        mount.broken = True
+        starter = threading.Thread(target=written, args=(e, ["setsid", "sleep", mark]))
+        starter.start()
+        time.sleep(0.02 * i)
+        mount.daemon.kill()
+        starter.join()
+    time.sleep(3)  # for the slowest start
+    for mark in marks:
+        gone(mount, mark)
+
+
+def written(e, spec):
+    with contextlib.suppress(OSError):
+        e.spec(spec)
 
 
 # ---- without a shell ----

@@ -1,6 +1,5 @@
 """docker:image=IMAGE: a container for each exec, and none left."""
 
-import contextlib
 import dataclasses
 import errno
 import json
@@ -10,7 +9,7 @@ import time
 import pytest
 
 from harness import Mount, unique_seconds, wait_for
-from test_docker_exec import FILL, FILLED, bare_image
+from test_docker_exec import FILL, FILLED, bare_image, written
 from test_kill import gone
 from test_stdout import stays
 from test_tree import raises
@@ -183,11 +182,6 @@ def test_a_kill_right_behind_the_start(image):
         starter.join()
         e.remove()
     gone(mount, mark)
-
-
-def written(e, spec):
-    with contextlib.suppress(OSError):
-        e.spec(spec)
 
 
 def test_what_a_killed_daemon_left_is_removed_by_the_next(target, image):
