@@ -29,6 +29,7 @@ import contextlib
 import dataclasses
 import os
 import tempfile
+import time
 import typing
 
 import e2b_peer
@@ -62,6 +63,20 @@ def contents(path):
         return f.read()
 
 
+def words_of(process):
+    """argv and environment of a process of /proc; both are empty for a moment in its execve(2)."""
+    for _ in range(10):
+        argv, environment = contents(f"{process}/cmdline"), contents(f"{process}/environ")
+        if argv and environment:
+            break
+        try:
+            os.readlink(f"{process}/exe")
+        except OSError:  # a zombie, or a thread of the kernel
+            break
+        time.sleep(0.001)
+    return argv + b"\0" + environment
+
+
 def local_processes(mark: str) -> list[int]:
     """The pids on this machine whose argv or environment holds `mark`, zombies not counted."""
     found = []
@@ -71,7 +86,7 @@ def local_processes(mark: str) -> list[int]:
         if not name.isdigit() or int(name) == own:
             continue
         try:
-            if any(needle in contents(f"/proc/{name}/{file}") for file in ("cmdline", "environ")):
+            if needle in words_of(f"/proc/{name}"):
                 found.append(int(name))
         except OSError:
             continue  # it ended while we looked
