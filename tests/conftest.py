@@ -21,13 +21,16 @@ DEADLINE_SECONDS = 30
 def pytest_addoption(parser):
     parser.addoption("--target", action="append", help="only this target; may be repeated")
     parser.addoption(
-        "--part", choices=["own", "common"], help="only the targets' own tests, or those of all targets"
+        "--part",
+        choices=["common", "own", "waiting"],
+        help="only the tests of all targets, the target's own, or those of these that mostly wait",
     )
     parser.addoption("--share", help="what this target has to do when all are run (run.py)")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "deadline(seconds): how long the test may take")
+    config.addinivalue_line("markers", "waits: takes long and computes little")
     config.addinivalue_line("markers", "needs(nature): not for targets that lack it (LACKS)")
     if not harness.SPAWNFS.exists():
         raise pytest.UsageError(f"{harness.SPAWNFS} is missing: run `ninja -C build` first")
@@ -81,15 +84,17 @@ def target_of(item):
     return callspec and callspec.params.get("target") or module_target(item.path) or "local"
 
 
+def part_of(item):
+    if not module_target(item.path):
+        return "common"
+    return "waiting" if item.get_closest_marker("waits") else "own"
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     names = wanted(config)
     part = config.getoption("--part")
-    items[:] = [
-        i
-        for i in items
-        if target_of(i) in names and part in (None, "own" if module_target(i.path) else "common")
-    ]
+    items[:] = [i for i in items if target_of(i) in names and part in (None, part_of(i))]
     items.sort(key=lambda item: item.path.name == "test_silent.py")
 
 

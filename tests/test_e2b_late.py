@@ -14,6 +14,8 @@ from harness import Mount, unique, unique_seconds, wait_for
 from targets import Target
 from test_e2b_faults import HTML, faulty  # noqa: F401: a fixture
 
+pytestmark = pytest.mark.waits
+
 
 def at(peer, address, env=None, **fields):
     return Target(address=address, env={**peer.env, **(env or {})}, name="e2b", **fields)
