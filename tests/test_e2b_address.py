@@ -4,60 +4,33 @@ The usual addresses are reached through an HTTP proxy of the test's, which knows
 all names.
 """
 
-import contextlib
 import os
-import socket
 import subprocess
-import threading
 
 import pytest
 
 import e2b_peer
 import harness
 from harness import Mount
+from network import Network
 from targets import Target
 from test_e2b_http2 import peer  # noqa: F401: a fixture
 
 
-def pump(source, sink):
-    with contextlib.suppress(OSError):
-        while data := source.recv(1 << 16):
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
-
-
-class Proxy:
+class Proxy(Network):
     """Answers CONNECT for any name with a connection to one port of this machine."""
 
     def __init__(self, port):
-        self.port = port
         self.asked = set()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+        super().__init__(port)
 
     def serve(self, client):
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             head += client.recv(1)
         self.asked.add(head.split()[1].decode())
-        with client, socket.create_connection(("127.0.0.1", self.port)) as server:
-            client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-            back = threading.Thread(target=pump, args=(server, client), daemon=True)
-            back.start()
-            pump(client, server)
-            back.join()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
+        client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        super().serve(client)
 
 
 @pytest.fixture
@@ -67,8 +40,7 @@ def proxy(peer):
 
 
 def at(proxy, peer, address, **env):
-    env = {"E2B_API_KEY": e2b_peer.KEY, "https_proxy": f"http://127.0.0.1:{proxy.listener.getsockname()[1]}",
-           "no_proxy": "", **env}
+    env = {"E2B_API_KEY": e2b_peer.KEY, "https_proxy": proxy.url, "no_proxy": "", **env}
     return Target(address=address, env=env, options=[f"ca={peer.ca}"], name="e2b")
 
 
