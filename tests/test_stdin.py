@@ -344,7 +344,7 @@ def test_unlink_touch_and_open_beside_a_blocked_writer(mount, job):
         os.close(os.open(job / "stdin", os.O_WRONLY | os.O_TRUNC))
         os.close(os.open(job / "stdin", APPEND))
         call(["rm", "-f", job / "stdin"])
-        assert process_state(writer.pid) == "S"
+        blocked(writer.pid)
 
 
 # ---- the command that takes no more ----
