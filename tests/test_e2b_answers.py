@@ -12,6 +12,8 @@ from harness import Mount, unique, wait_for
 from targets import Target
 from test_e2b_faults import HTML, faulty  # noqa: F401: a fixture
 
+pytestmark = pytest.mark.waits
+
 PAGE = {"fault": "answer", "status": 200, "body": HTML, "headers": {"content-type": "text/html"}}
 
 
