@@ -228,6 +228,7 @@ def test_a_stream_that_stalls_at_its_output(faulty):
     faulty.over(e)
 
 
+@pytest.mark.waits
 @pytest.mark.deadline(60)
 def test_silence_is_not_a_fault(faulty):
     """Not even of a stream whose keepalives do not come."""

@@ -293,6 +293,7 @@ def test_the_path_of_the_login_shell_counts(peer, profile, tmp_path):
         assert mount.run(spec)[0] == "127"
 
 
+@pytest.mark.waits
 @pytest.mark.deadline(120)
 def test_a_login_shell_that_hangs_keeps_no_command_from_running(peer, profile, tmp_path):
     """Its PATH is not known then; the command has a session of its own all the same."""

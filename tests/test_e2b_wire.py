@@ -172,6 +172,7 @@ def test_signals_arrive_in_order(site):
 # ---- the sandbox ends ----
 
 
+@pytest.mark.waits
 @pytest.mark.deadline(90)
 def test_a_killed_daemon_leaves_what_ends_by_itself(peer, tmp_path):
     """A sandbox of the mount's own has a time to live, which is renewed while the mount lives."""
