@@ -302,6 +302,8 @@ def main():
     parser.add_argument("--seed", type=int, help="one scene only")
     parser.add_argument("targets", nargs="*", default=["local"])
     arguments = parser.parse_args()
+    # Ignored in what a shell runs in the background, and then in the readers that get it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results = [soak(name, arguments) for name in arguments.targets]
     return 0 if all(results) else 1
 
