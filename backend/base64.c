@@ -152,6 +152,9 @@ ssize_t payload_read(struct payload *p, void *buf, size_t size)
 
 	if (p->base64)
 		return decode(p, buf, size);
+	/* protobuf-c has no data for a field that is empty. */
+	if (!p->len)
+		return 0;
 	part = MIN(p->len, size);
 	memcpy(buf, p->data, part);
 	p->data += part;
