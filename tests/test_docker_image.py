@@ -225,20 +225,25 @@ def test_a_user_that_is_not_there(image):
     assert caught.value.errno == errno.ENOENT
 
 
-def test_limits(image):
-    mount = image()
+def tried(mount, script, **limits):
+    return mount.run({"cmd": script, "limits": limits})
 
-    def tried(script, **limits):
-        return mount.run({"cmd": script, "limits": limits})
 
-    assert tried("ulimit -n", nofile=123)[1] == b"123\n"
+def check_limits_of_the_container(mount):
     many = "i=0; while [ $i -lt 40 ]; do sleep 5 & i=$((i+1)); done; wait"
-    result, _, err = tried(many, pids=12)
+    result, _, err = tried(mount, many, pids=12)
     assert b"fork" in err.lower() and result != "0"
     # The kernel kills what takes more, and the engine says 137.
-    assert tried("head -c 100m /dev/zero | tail -c 90m | wc -c", memory="20M")[1] in (b"", b"0\n")
+    large = "head -c 100m /dev/zero | tail -c 90m | wc -c"
+    assert tried(mount, large, memory="20M")[1] in (b"", b"0\n")
     quota = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null"
-    assert tried(quota, cpu=0.5)[1].split()[0] == b"50000"
+    assert tried(mount, quota, cpu=0.5)[1].split()[0] == b"50000"
+
+
+def test_limits(image):
+    mount = image()
+    assert tried(mount, "ulimit -n", nofile=123)[1] == b"123\n"
+    check_limits_of_the_container(mount)
 
 
 def test_limits_of_a_container_are_its_own(target, mount, job):

@@ -5,6 +5,7 @@ import pytest
 import engine
 import targets
 from test_docker_image import (  # noqa: F401
+    check_limits_of_the_container,
     image,
     test_a_child_does_not_outlive_the_leader,
     test_a_daemon_that_is_killed_leaves_no_command,
@@ -36,14 +37,4 @@ def test_a_command(image):
 
 def test_limits(image):
     """No nofile: with one, Podman leaves out its other defaults, and root here may not set them."""
-    mount = image()
-
-    def tried(script, **limits):
-        return mount.run({"cmd": script, "limits": limits})
-
-    many = "i=0; while [ $i -lt 40 ]; do sleep 5 & i=$((i+1)); done; wait"
-    result, _, err = tried(many, pids=12)
-    assert b"fork" in err.lower() and result != "0"
-    assert tried("head -c 100m /dev/zero | tail -c 90m | wc -c", memory="20M")[1] in (b"", b"0\n")
-    quota = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null"
-    assert tried(quota, cpu=0.5)[1].split()[0] == b"50000"
+    check_limits_of_the_container(image())

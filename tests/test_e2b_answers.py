@@ -10,7 +10,7 @@ import e2b_peer
 import harness
 from harness import Mount, unique, wait_for
 from targets import Target
-from test_e2b_faults import HTML, faulty  # noqa: F401: a fixture
+from test_e2b_faults import HTML, faulty, is_kept_while_paused  # noqa: F401: a fixture
 
 pytestmark = pytest.mark.waits
 
@@ -192,13 +192,7 @@ def test_a_page_is_no_word_that_the_sandbox_is_gone(faulty, body):
     e, mark = faulty.start("echo hello; sleep 1000")
     e.wait_size(6)
     faulty.peer.plan(call="GET /sandboxes/ID", times=1000, fault="answer", status=404, body=body)
-    faulty.peer.api("POST", f"/sandboxes/{faulty.id}/pause", {})
-    assert e.result() == "lost stream_closed"
-    wait_for(lambda: "paused" in (e.status()["error"] or ""), "the kill to say why it fails")
-    assert e.status()["remote"] == "running"
-    faulty.peer.api("POST", f"/sandboxes/{faulty.id}/connect", {"timeout": 300})
-    faulty.gone(mark)
-    faulty.over(e)
+    is_kept_while_paused(faulty, e, mark)
 
 
 # ---- what a server says is shown, but does nothing to the one who reads it ----

@@ -297,10 +297,7 @@ def test_a_sandbox_that_is_deleted_while_a_command_runs(faulty):
         assert caught.value.errno == errno.ENXIO
 
 
-def test_a_paused_sandbox_is_not_gone(faulty):
-    """Its processes will go on some day: a kill is not told to have worked."""
-    e, mark = faulty.start("echo hello; sleep 1000")
-    e.wait_size(6)
+def is_kept_while_paused(faulty, e, mark):
     faulty.peer.api("POST", f"/sandboxes/{faulty.id}/pause", {})
     assert e.result() == "lost stream_closed"
     wait_for(lambda: "paused" in (e.status()["error"] or ""), "the kill to say why it fails")
@@ -308,6 +305,13 @@ def test_a_paused_sandbox_is_not_gone(faulty):
     faulty.peer.api("POST", f"/sandboxes/{faulty.id}/connect", {"timeout": 300})
     faulty.gone(mark)
     faulty.over(e)
+
+
+def test_a_paused_sandbox_is_not_gone(faulty):
+    """Its processes will go on some day: a kill is not told to have worked."""
+    e, mark = faulty.start("echo hello; sleep 1000")
+    e.wait_size(6)
+    is_kept_while_paused(faulty, e, mark)
 
 
 # ---- looks at what is left ----
@@ -395,16 +399,22 @@ def test_a_kill_whose_call_fails_is_tried_again(faulty):
     faulty.over(e)
 
 
+def start_meanwhile(e, script, mark):
+    """In a process of its own, whose pid it returns: the write of a spec waits for the answer."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            e.spec({"cmd": ["/bin/sh", "-c", script, mark]})
+        finally:
+            os._exit(0)
+    return pid
+
+
 def test_a_kill_before_the_answer_to_start(faulty):
     mark = unique()
     faulty.plan(mark, fault="stall", at="start")
     e = faulty.mount.new()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            e.spec({"cmd": ["/bin/sh", "-c", "sleep 1000", mark]})
-        finally:
-            os._exit(0)
+    pid = start_meanwhile(e, "sleep 1000", mark)
     wait_for(lambda: faulty.commands(mark), "the command to run, unknown to the daemon")
     e.ctl("kill")
     assert e.result() == "killed"

@@ -8,7 +8,7 @@ import pytest
 
 import harness
 from harness import unique, wait_for
-from test_e2b_faults import faulty  # noqa: F401: a fixture
+from test_e2b_faults import faulty, start_meanwhile  # noqa: F401: a fixture
 
 LIMIT = {"code": 429, "message": "Rate limit exceeded"}
 
@@ -51,12 +51,7 @@ def test_input_before_the_start_is_answered(faulty):
     mark = unique()
     faulty.plan(mark, wait=2000)
     e = faulty.mount.new()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            e.spec({"cmd": ["/bin/sh", "-c", "cat", mark]})
-        finally:
-            os._exit(0)
+    pid = start_meanwhile(e, "cat", mark)
     wait_for(lambda: e.status()["state"] == "starting", "the start to be under way")
     e.write("stdin", b"early\n")
     os.waitpid(pid, 0)

@@ -11,7 +11,7 @@ import pytest
 from harness import Mount, unique, unique_seconds, wait_for
 from network import Network
 from targets import Target
-from test_e2b_faults import HTML, faulty  # noqa: F401: a fixture
+from test_e2b_faults import HTML, faulty, start_meanwhile  # noqa: F401: a fixture
 
 pytestmark = pytest.mark.waits
 
@@ -211,12 +211,7 @@ def test_a_kill_during_a_late_start_is_carried_out_when_it_has_started(faulty):
     faulty.plan(mark, wait=14_000)
     e = faulty.mount.new()
     since = time.monotonic()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            e.spec({"cmd": ["/bin/sh", "-c", "sleep 1000", mark]})
-        finally:
-            os._exit(0)
+    pid = start_meanwhile(e, "sleep 1000", mark)
     wait_for(lambda: e.status()["state"] == "starting", "the start to be under way")
     e.ctl("kill")
     assert e.result() == "killed"
