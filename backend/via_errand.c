@@ -57,13 +57,22 @@ static void limit_fired(struct timer *timer)
 	via_errand_done(container_of(timer, struct errand, limit));
 }
 
+/*
+ * Whether the leader's session can be nobody else's: unless it is known to have ended, and nobody
+ * knows what it has left, its number is its own, or a survivor's.
+ */
+static bool session_held(const struct via_command *c)
+{
+	return !call_over(&c->call) || c->phase != VIA_ENDED || c->left == VIA_LEFT_SOME ||
+	       c->left == VIA_LEFT_HELD;
+}
+
 static int errand_line(struct text *ret, const struct errand *e)
 {
 	const struct via_command *c = e->owner;
 
 	return e->kind == ERRAND_KILL
-		       ? script_kill(ret, e->secret, c->mark, &c->place,
-				     !call_over(&c->call) || c->left == VIA_LEFT_SOME)
+		       ? script_kill(ret, e->secret, c->mark, &c->place, session_held(c))
 		       : script_signal(ret, e->secret, &c->place, e->signo);
 }
 

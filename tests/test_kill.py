@@ -96,6 +96,22 @@ def test_a_bare_child_of_a_leader_that_has_ended(mount):
     gone(mount, mark)
 
 
+@pytest.mark.needs("children", "early-end")
+@pytest.mark.parametrize("then", ["exec sleep $0", "sleep 0.5; exec sleep $0 <&- >&- 2>&-"],
+                         ids=["keeps it", "lets go"])
+def test_a_bare_child_that_holds_the_output(mounted, then):
+    """Whose it is does not depend on when, or whether, it lets the output go."""
+    mount = mounted("drain_quiet=1", "drain_limit=1")
+    mark = unique_seconds()
+    e = mount.new()
+    e.spec(["sh", "-c", 'env -i sh -c "$0" $1 &', then, mark])
+    assert e.result() == "0"
+    wait_for(lambda: mount.target.processes(mark), "the child to be seen")
+    e.wait_state("done")
+    os.rmdir(e)
+    gone(mount, mark)
+
+
 @pytest.mark.parametrize("tree", ["one", "double fork"])
 def test_the_last_close_of_owner(mount, tree):
     e = mount.new()

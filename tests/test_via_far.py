@@ -130,6 +130,21 @@ def test_a_process_whose_name_is_no_text(far, behind, tmp_path):
     wait_for(lambda: not targets.local_processes(mark), "rmdir to kill the child")
 
 
+@pytest.mark.parametrize("then", ["exec sleep $0", "sleep 0.5; exec sleep $0 <&- >&- 2>&-"],
+                         ids=["keeps it", "lets go"])
+def test_a_bare_child_that_holds_the_output(far, behind, then):
+    """As in test_kill.py, where the walk of another call is all that can find it."""
+    mount = behind(far.prefix(), "drain_quiet=1", "drain_limit=1")
+    mark = unique_seconds()
+    with mount.new() as e:
+        e.spec(["sh", "-c", 'env -i sh -c "$0" $1 &', then, mark])
+        assert e.result() == "0"
+        wait_for(lambda: targets.local_processes(mark), "the child to be seen")
+        e.wait_state("done")
+        wait_for(lambda: not clients(mount), "the call to end")
+    wait_for(lambda: not targets.local_processes(mark), "rmdir to kill the child")
+
+
 def test_the_far_side_dies(behind, tmp_path):
     far = Far(tmp_path)
     mount = behind(far.prefix())

@@ -168,7 +168,7 @@ def sandbox(busybox_root):
         process.wait()
 
 
-def test_a_live_sandbox(behind, sandbox):
+def test_a_live_sandbox(sandbox, behind):
     """A place that each call leads to: killed and signalled by other calls, with busybox alone."""
     mount = behind(sandbox)
     check_basics(mount)
