@@ -118,7 +118,6 @@ static void on_gone(struct mount_watch *watch)
 	if (m->ending)
 		return;
 	log_info("%s was unmounted: ending", m->mountpoint);
-	m->taken_away = true;
 	end(m);
 }
 
@@ -282,9 +281,9 @@ static void answer_all(struct mount *m)
 }
 
 /*
- * Closes /dev/fuse, so that the copies in other namespaces end too. libfuse must not unmount what
- * is on the mountpoint now, which may be another's: it leaves it alone when a poll of its
- * descriptor gives POLLERR, as a pipe without a reader does.
+ * Closes /dev/fuse, so that nobody waits for an answer, and the copies in other namespaces end too.
+ * libfuse leaves the mountpoint alone when a poll of its descriptor gives POLLERR, as a pipe
+ * without a reader does.
  */
 static void disconnect(struct mount *m)
 {
@@ -297,17 +296,42 @@ static void disconnect(struct mount *m)
 	close(pipe_ends[1]);
 }
 
+/*
+ * Wherever it is now. libfuse knows the path that was mounted on, and would unmount whatever is
+ * there.
+ */
+static void unmount(struct mount *m)
+{
+	int err = 0;
+
+	if (m->watch.source.fd >= 0)
+		disconnect(m);
+	while (!err) {
+		AUTO_TEXT struct text path = {0};
+
+		err = mount_watch_path(&m->watch, &path);
+		if (err == -EBUSY)
+			log_warning("cannot unmount %s: something else is mounted over it: "
+				    "umount -l takes away first that, then what is left of this",
+				    m->mountpoint);
+		if (err)
+			break;
+		err = mountpoint_detach(text_str(&path));
+		if (err < 0)
+			log_warning("cannot unmount %s: try umount -l there", text_str(&path));
+	}
+	fuse_session_unmount(m->session);
+}
+
 void mount_close(struct mount *m)
 {
 	answer_all(m);
 	loop_unwatch(&m->fuse_source);
 	loop_unwatch(&m->signal_source);
 	close_fd(&m->signal_source.fd);
-	mount_watch_close(&m->watch);
-	if (m->taken_away)
-		disconnect(m);
 	if (m->session)
-		fuse_session_unmount(m->session);
+		unmount(m);
+	mount_watch_close(&m->watch);
 	invalidator_free(m->invalidator);
 	list_for_each_safe (h, &m->handles, struct handle, link)
 		handle_free(h);

@@ -36,7 +36,6 @@ struct mount {
 	struct source fuse_source;
 	struct source signal_source;
 	struct mount_watch watch;
-	bool taken_away; /* from this namespace: what is mounted there now is another's */
 	struct invalidator *invalidator;
 	struct list handles; /* struct handle: every open file */
 	char *bounce;	     /* TRANSFER_BYTES_MAX, made when first needed */

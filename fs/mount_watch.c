@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "bounds.h"
-#include "text.h"
 
 /* O_PATH: the walk ends at the mount's root without a request to the file system. */
 static int mount_id_of(const char *path)
@@ -49,10 +48,14 @@ static int read_all(int fd, struct text *ret)
 	return err;
 }
 
-/* A line of mountinfo begins with the mount's id, its parent's and the device (proc(5)). */
+/*
+ * A line of mountinfo begins with the mount's id, its parent's, the device, the part of it that is
+ * mounted, and the mountpoint (proc(5)).
+ */
 struct mount_line {
 	int id;
 	dev_t device;
+	int path_at;
 };
 
 static bool parse_line(const char *line, struct mount_line *ret)
@@ -60,10 +63,17 @@ static bool parse_line(const char *line, struct mount_line *ret)
 	unsigned major_number;
 	unsigned minor_number;
 
-	if (sscanf(line, "%d %*d %u:%u ", &ret->id, &major_number, &minor_number) != 3)
+	if (sscanf(line, "%d %*d %u:%u %*s %n", &ret->id, &major_number, &minor_number,
+		   &ret->path_at) != 3)
 		return false;
 	ret->device = makedev(major_number, minor_number);
 	return true;
+}
+
+static const char *next_line(const char *line)
+{
+	line = strchr(line, '\n');
+	return line ? line + 1 : NULL;
 }
 
 /* Finds the device of a mount (id), or any mount of a device (id -1). Returns 0 or -errno. */
@@ -74,7 +84,7 @@ static int find(int fd, int id, dev_t *device)
 
 	if (err < 0)
 		return err;
-	for (const char *line = text_str(&mounts); line && *line;) {
+	for (const char *line = text_str(&mounts); line && *line; line = next_line(line)) {
 		struct mount_line found;
 
 		if (parse_line(line, &found) &&
@@ -82,13 +92,11 @@ static int find(int fd, int id, dev_t *device)
 			*device = found.device;
 			return 0;
 		}
-		line = strchr(line, '\n');
-		line = line ? line + 1 : NULL;
 	}
 	return -ENOENT;
 }
 
-/* Looks twice before it says so: a list that changes while it is read may lack a line. */
+/* A list that changes while it is read may lack a line: two must say that it is not there. */
 static void look(struct timer *timer)
 {
 	struct mount_watch *w = container_of(timer, struct mount_watch, timer);
@@ -132,6 +140,59 @@ int mount_watch_open(struct mount_watch *w, struct loop *loop, const char *path)
 	if (err < 0)
 		mount_watch_close(w);
 	return err;
+}
+
+static bool is_octal(const char *s)
+{
+	for (int i = 0; i < 3; i++)
+		if (s[i] < '0' || s[i] > '7')
+			return false;
+	return true;
+}
+
+/* Blanks and backslashes of a name stand there as three octal digits (proc(5)). */
+static int append_name(struct text *ret, const char *name)
+{
+	int err = 0;
+
+	while (!err && *name && *name != ' ') {
+		char byte = *name++;
+
+		if (byte == '\\' && is_octal(name)) {
+			byte = (char)(((name[0] - '0') << 6) | ((name[1] - '0') << 3) |
+				      (name[2] - '0'));
+			name += 3;
+		}
+		err = text_append(ret, &byte, 1);
+	}
+	return err;
+}
+
+static int look_for_path(const struct mount_watch *w, struct text *ret)
+{
+	AUTO_TEXT struct text mounts = {0};
+	int err = read_all(w->source.fd, &mounts);
+	int none = -ENOENT;
+
+	for (const char *line = text_str(&mounts); !err && line && *line; line = next_line(line)) {
+		AUTO_TEXT struct text path = {0};
+		struct mount_line found;
+
+		if (!parse_line(line, &found) || found.device != w->device)
+			continue;
+		err = append_name(&path, line + found.path_at);
+		if (!err && mount_id_of(text_str(&path)) == found.id)
+			return text_append(ret, path.data, path.len);
+		none = -EBUSY;
+	}
+	return err ? err : none;
+}
+
+int mount_watch_path(const struct mount_watch *w, struct text *ret)
+{
+	int err = w->source.fd < 0 ? -EOPNOTSUPP : look_for_path(w, ret);
+
+	return err == -ENOENT ? look_for_path(w, ret) : err;
 }
 
 void mount_watch_close(struct mount_watch *w)

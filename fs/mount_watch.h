@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "loop.h"
+#include "text.h"
 
 struct mount_watch {
 	/* The mount is in this namespace no longer. Called once. The owner fills it. */
@@ -26,4 +27,12 @@ struct mount_watch {
  * be served yet. Returns 0 or -errno: without /proc there is nothing to watch.
  */
 int mount_watch_open(struct mount_watch *watch, struct loop *loop, const char *path);
+
+/*
+ * Appends a path that the mount has now: it moves with a directory above it, and may be bound in
+ * more places. Returns 0; -EBUSY when something else is mounted over it; -ENOENT when it is in this
+ * namespace no longer; another -errno when nobody can tell.
+ */
+int mount_watch_path(const struct mount_watch *watch, struct text *ret);
+
 void mount_watch_close(struct mount_watch *watch);

@@ -1,4 +1,4 @@
-/* Checks before the mount. They may block: nothing is served yet. */
+/* Before the mount, and after it: this may block, since nothing is served. */
 #include "mountpoint.h"
 
 #include <errno.h>
@@ -45,18 +45,25 @@ static int check_device(struct text *why)
 	return text_fail(why, -errno, "cannot open " FUSE_DEVICE ": %s", strerror(errno));
 }
 
-/* What a daemon that was killed leaves: everything on it fails with ENOTCONN. */
-static int take_dead_mount_away(const char *path, struct text *why)
+int mountpoint_detach(const char *path)
 {
-	const char *const argv[] = {"fusermount3", "-uz", "--", path, NULL};
+	const char *const argv[] = {"fusermount3", "-uqz", "--", path, NULL};
 	pid_t pid;
 	int status;
 
-	log_info("taking away the dead mount on %s", path);
-	if (umount2(path, MNT_DETACH) == 0)
+	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
 		return 0;
 	if (posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ) == 0 &&
 	    waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return -EPERM;
+}
+
+/* What a daemon that was killed leaves: everything on it fails with ENOTCONN. */
+static int take_dead_mount_away(const char *path, struct text *why)
+{
+	log_info("taking away the dead mount on %s", path);
+	if (mountpoint_detach(path) == 0)
 		return 0;
 	return text_fail(why, -ENOTCONN,
 			 "%s holds a dead mount that cannot be taken away: try fusermount3 -uz %s",

@@ -156,6 +156,63 @@ def test_a_lazy_unmount_ends_it_when_the_last_file_is_closed(mounted):
     assert mount.wait_daemon() == 0
 
 
+@pytest.fixture
+def elsewhere(target, tmp_path):
+    """A daemon whose mount has places to go to: (the daemon, the directory of its mountpoint)."""
+    above = tmp_path / "a b\\c"
+    (above / "m").mkdir(parents=True)
+    daemon = subprocess.Popen([SPAWNFS, "-f", target.address, above / "m"], stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: os.path.ismount(above / "m"), "the mount")
+        yield daemon, above
+    finally:
+        daemon.kill()
+        daemon.communicate()
+        for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+            place = line.split()[1].encode().decode("unicode_escape")
+            if place.startswith(f"{tmp_path}/"):
+                detach(place)
+
+
+def mounted_below(path):
+    """Mountpoints and kinds of what is mounted below a directory."""
+    lines = (line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines())
+    return [(place.encode().decode("unicode_escape"), kind) for _, place, kind, *_ in lines
+            if place.startswith(str(path))]
+
+
+def end(daemon):
+    daemon.terminate()
+    _, said = daemon.communicate(timeout=20 * SLOW)
+    return daemon.returncode, said
+
+
+def test_an_unmount_after_a_directory_above_was_renamed(elsewhere, tmp_path):
+    """What is mounted at the old path then is another's."""
+    daemon, above = elsewhere
+    above.rename(tmp_path / "new\tname")
+    (above / "m").mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "another", above / "m"], check=True)
+    assert end(daemon) == (0, "")
+    assert mounted_below(tmp_path) == [(f"{above}/m", "tmpfs")]
+
+
+def test_an_unmount_of_all_places(elsewhere, tmp_path):
+    daemon, above = elsewhere
+    (tmp_path / "bound").mkdir()
+    subprocess.run(["mount", "--bind", above / "m", tmp_path / "bound"], check=True)
+    assert end(daemon) == (0, "")
+    assert mounted_below(tmp_path) == []
+
+
+def test_an_unmount_below_another_mount(elsewhere, tmp_path):
+    daemon, above = elsewhere
+    subprocess.run(["mount", "-t", "tmpfs", "another", above / "m"], check=True)
+    status, said = end(daemon)
+    assert status == 0 and "something else is mounted over it" in said
+    assert mounted_below(tmp_path) == [(f"{above}/m", "fuse.spawnfs"), (f"{above}/m", "tmpfs")]
+
+
 def test_a_busy_unmount_harms_nothing(mounted):
     mount = mounted()
     with mount.new() as e:

@@ -288,6 +288,33 @@ def test_no_more_processes():
 # ---- not root ----
 
 
+def test_an_unmount_as_another_user():
+    """Also where the mountpoint has gone to: the kernel's word is taken for where that is."""
+    script = """
+        mknod -m 666 "$2/fuse" c 10 229
+        mount --bind "$2/fuse" /dev/fuse
+        cd /
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -ec '
+            for name in a "b c"; do
+                "$1" -f local: "$2/d/a/m" &
+                until test -e "$2/d/a/m/.spawnfs/version"; do sleep .02; done
+                test "$name" = a || mv "$2/d/a" "$2/d/$name"
+                kill $!
+                wait $!
+                ls -A "$2/d/$name/m"
+            done
+            cat /proc/self/mounts' sh "$1" "$2"
+    """
+    with public_directory() as place:
+        program = shutil.copy(SPAWNFS, place)
+        os.makedirs(f"{place}/d/a/m")
+        for directory in ("d", "d/a", "d/a/m"):
+            os.chown(f"{place}/{directory}", 65534, 65534)
+        done = in_namespace(textwrap.dedent(script), program, place)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        assert f"{place}/d" not in done.stdout
+
+
 def as_nobody(*command):
     return subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command)],
