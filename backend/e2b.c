@@ -20,6 +20,7 @@
 #include "bounds.h"
 #include "e2b_command.h"
 #include "e2b_control.h"
+#include "e2b_interrupt.h"
 #include "e2b_private.h"
 #include "e2b_sandbox.h"
 #include "log.h"
@@ -131,7 +132,7 @@ static void opened(struct e2b_waiter *w, const struct e2b_user *user, const stru
 }
 
 /* Waits until the sandbox is known to answer: a mistake is seen at the mount, not by a command. */
-static int attach(struct e2b *e2b, struct text *why)
+static int attach(struct e2b *e2b, const struct e2b_interrupt *interrupt, struct text *why)
 {
 	struct opening o = {.loop = e2b->base.loop, .waiter.ready = opened};
 	int err = 0;
@@ -139,7 +140,7 @@ static int attach(struct e2b *e2b, struct text *why)
 	list_init(&o.waiter.link);
 	e2b_sandbox_wait(e2b->sandbox, &o.waiter);
 	while (err == 0 && !o.ended)
-		err = loop_run(o.loop);
+		err = interrupt->signals ? -EINTR : loop_run(o.loop);
 	if (err < 0) {
 		e2b_waiter_cancel(&o.waiter);
 		return text_fail(why, err, "e2b: %s", strerror(-err));
@@ -156,24 +157,46 @@ static int need_control(const struct e2b *e2b, struct text *why)
 			 "credentials=FILE");
 }
 
-static int reach(struct e2b *e2b, const struct address *a, struct text *why)
+static int make_sandbox(struct e2b *e2b, const struct address *a, struct text *why)
 {
-	int err = a->is_new ? need_control(e2b, why) : 0;
+	int err = need_control(e2b, why);
 
+	if (err == 0)
+		err = e2b_control_create(e2b, a->template_name, a->ttl_s, &e2b->sandbox, why);
 	if (err < 0)
 		return err;
-	if (a->is_new) {
-		err = e2b_control_create(e2b, a->template_name, a->ttl_s, &e2b->sandbox, why);
-		if (err < 0)
-			return err;
-		e2b->created = !a->keep;
-		log_info("e2b: made sandbox %s", e2b->sandbox->id);
-	} else if (a->id) {
-		e2b->sandbox = e2b_sandbox_get(e2b, a->id);
-		if (!e2b->sandbox)
-			return text_fail(why, -ENOMEM, "e2b: no memory");
-	}
-	return e2b->sandbox ? attach(e2b, why) : 0;
+	e2b->created = !a->keep;
+	log_info("e2b: made sandbox %s", e2b->sandbox->id);
+	return 0;
+}
+
+static int reach_new(struct e2b *e2b, const struct address *a, struct text *why)
+{
+	struct e2b_interrupt interrupt;
+	int err = e2b_interrupt_open(&interrupt, e2b->base.loop);
+
+	if (err < 0)
+		text_fail(why, err, "e2b: cannot watch for signals: %s", strerror(-err));
+	else
+		err = make_sandbox(e2b, a, why);
+	if (err == 0)
+		err = attach(e2b, &interrupt, why);
+	e2b_interrupt_close(&interrupt);
+	return err;
+}
+
+static int reach(struct e2b *e2b, const struct address *a, struct text *why)
+{
+	const struct e2b_interrupt none = {0};
+
+	if (a->is_new)
+		return reach_new(e2b, a, why);
+	if (!a->id)
+		return 0;
+	e2b->sandbox = e2b_sandbox_get(e2b, a->id);
+	if (!e2b->sandbox)
+		return text_fail(why, -ENOMEM, "e2b: no memory");
+	return attach(e2b, &none, why);
 }
 
 static void free_commands(struct task *task)
