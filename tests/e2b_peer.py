@@ -80,6 +80,8 @@ def pid_namespace(pid):
 class Peer:
     """A running peer; leaving it as a context manager ends it and everything it started."""
 
+    program = "envd.mjs"
+
     def __init__(self, *arguments, certificates=None, own_network=False, wrap=()):
         """certificates: of make_certificates(); then it speaks TLS, with HTTP/2 for who wants it.
 
@@ -106,7 +108,7 @@ class Peer:
         self.process = subprocess.Popen(
             ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
             + (["--net"] if self.own_network else [])
-            + ["sh", "-c", LOOPBACK * self.own_network + INIT, "sh", *self.wrap, NODE, FOLDER / "envd.mjs", "--home", self.home, *self.arguments],
+            + ["sh", "-c", LOOPBACK * self.own_network + INIT, "sh", *self.wrap, NODE, FOLDER / self.program, "--home", self.home, *self.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
