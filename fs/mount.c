@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -296,20 +297,28 @@ static void disconnect(struct mount *m)
 	close(pipe_ends[1]);
 }
 
+/* Its number, by which the list of mounts names it, may be another's by now. */
+static bool file_system_has_ended(const struct mount *m)
+{
+	struct pollfd device = {.fd = fuse_session_fd(m->session)};
+
+	return poll(&device, 1, 0) > 0 && device.revents & POLLERR;
+}
+
 /*
  * Wherever it is now. libfuse knows the path that was mounted on, and would unmount whatever is
  * there.
  */
 static void unmount(struct mount *m)
 {
-	int err = 0;
+	int err = m->watch.source.fd >= 0 ? 0 : -EOPNOTSUPP;
 
-	if (m->watch.source.fd >= 0)
-		disconnect(m);
 	while (!err) {
 		AUTO_TEXT struct text path = {0};
 
 		err = mount_watch_path(&m->watch, &path);
+		if (file_system_has_ended(m))
+			break;
 		if (err == -EBUSY)
 			log_warning("cannot unmount %s: something else is mounted over it: "
 				    "umount -l takes away first that, then what is left of this",
@@ -320,6 +329,8 @@ static void unmount(struct mount *m)
 		if (err < 0)
 			log_warning("cannot unmount %s: try umount -l there", text_str(&path));
 	}
+	if (err != -EOPNOTSUPP)
+		disconnect(m);
 	fuse_session_unmount(m->session);
 }
 

@@ -1,5 +1,6 @@
 """The daemon itself on local:: how it starts, ends, and what it leaves."""
 
+import ctypes
 import errno
 import json
 import os
@@ -211,6 +212,25 @@ def test_an_unmount_below_another_mount(elsewhere, tmp_path):
     status, said = end(daemon)
     assert status == 0 and "something else is mounted over it" in said
     assert mounted_below(tmp_path) == [(f"{above}/m", "fuse.spawnfs"), (f"{above}/m", "tmpfs")]
+
+
+def test_an_unmount_that_comes_late_to_hear_of_its_own(elsewhere, mounted, tmp_path):
+    """The kernel has given the number of its file system to another's mount meanwhile."""
+    daemon, above = elsewhere
+    number = os.stat(above / "m").st_dev
+    others = []
+    daemon.send_signal(signal.SIGSTOP)
+    try:
+        # umount(8) would ask the daemon about it.
+        assert ctypes.CDLL(None).umount2(os.fsencode(above / "m"), 0) == 0
+        while number not in (os.stat(other.path).st_dev for other in others):
+            assert len(others) < 20, "some other test has got the number"
+            others.append(mounted())
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+    assert daemon.wait(20 * SLOW) == 0
+    for other in others:
+        assert other.run(["echo", "here"]) == ("0", b"here\n", b"")
 
 
 def test_a_busy_unmount_harms_nothing(mounted):
