@@ -81,5 +81,12 @@ void keeper_kill(struct kept *kept);
 /* Gives up the keeper's copy of the input's write end; harmless when the tree is gone. */
 void keeper_close_input(struct kept *kept);
 
+/*
+ * From now on, when the daemon dies this one is not killed with the others at once: its input says
+ * KEEPER_LAST_WORDS and ends, and it has KEEPER_FAREWELL_MS. Nothing that was not
+ * written whole may be in the pipe then.
+ */
+void keeper_grant_farewell(struct kept *kept);
+
 /* No more calls for this one; the keeper still takes care of the command. */
 void keeper_forget(struct kept *kept);

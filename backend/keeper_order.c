@@ -179,6 +179,12 @@ void keeper_close_input(struct kept *kept)
 		give_for_certain(kept, KEEPER_CLOSE_INPUT);
 }
 
+void keeper_grant_farewell(struct kept *kept)
+{
+	if (kept->keeper)
+		give_for_certain(kept, KEEPER_WILL_SAY);
+}
+
 /* ---- The start ---- */
 
 static int add_string(struct text *t, const char *s)

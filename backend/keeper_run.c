@@ -23,6 +23,14 @@
 
 #define BATCH 32
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 /* ---- To the daemon ---- */
 
 static void flush_events(struct keeper_process *k)
@@ -177,16 +185,45 @@ static void obey(struct keeper_process *k, const struct packet *packet, int *fds
 		ward_kill(k, ward);
 	else if (message->order == KEEPER_CLOSE_INPUT)
 		close_fd(&ward->input);
+	else if (message->order == KEEPER_WILL_SAY)
+		ward->farewell = true;
+}
+
+static void kill_all(struct keeper_process *k)
+{
+	k->kill_due_ms = 0;
+	if (k->setup->cgroup.fd >= 0)
+		cgroup_kill_all(&k->setup->cgroup);
+	for (size_t i = 0; i < k->wards.capacity; i++)
+		if (k->wards.slots[i])
+			ward_kill(k, k->wards.slots[i]);
+}
+
+/* Returns whether the ward may live on for a while. */
+static bool say_farewell(struct ward *ward)
+{
+	static const char words[] = KEEPER_LAST_WORDS;
+	const ssize_t len = sizeof(words) - 1;
+	bool said = ward->farewell && !ward->killing && write(ward->input, words, len) == len;
+
+	if (said)
+		close_fd(&ward->input);
+	return said;
 }
 
 static void end(struct keeper_process *k)
 {
 	k->ending = true;
 	epoll_ctl(k->epoll, EPOLL_CTL_DEL, k->setup->socket, NULL);
-	if (k->setup->cgroup.fd >= 0)
-		cgroup_kill_all(&k->setup->cgroup);
 	for (size_t i = 0; i < k->wards.capacity; i++)
-		if (k->wards.slots[i])
+		if (k->wards.slots[i] && say_farewell(k->wards.slots[i]))
+			k->kill_due_ms = now_ms() + KEEPER_FAREWELL_MS;
+	if (!k->kill_due_ms) {
+		kill_all(k);
+		return;
+	}
+	for (size_t i = 0; i < k->wards.capacity; i++)
+		if (k->wards.slots[i] && !k->wards.slots[i]->farewell)
 			ward_kill(k, k->wards.slots[i]);
 }
 
@@ -232,14 +269,6 @@ static bool listen_to_daemon(struct keeper_process *k)
 }
 
 /* ---- The process ---- */
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void sweep_within(struct keeper_process *k, uint64_t delay_ms)
 {
@@ -312,13 +341,15 @@ static void run_until_ended(struct keeper_process *k)
 {
 	while (!k->ending || k->wards.count) {
 		struct epoll_event batch[BATCH];
-		int wait = k->sweep_due_ms ? KEEPER_SWEEP_MS : -1;
+		int wait = k->sweep_due_ms || k->kill_due_ms ? KEEPER_SWEEP_MS : -1;
 		int count = epoll_wait(k->epoll, batch, BATCH, wait);
 
 		for (int i = 0; i < count; i++)
 			deliver(k, batch[i].data.u64);
 		if (k->sweep_due_ms && now_ms() >= k->sweep_due_ms)
 			sweep(k);
+		if (k->kill_due_ms && now_ms() >= k->kill_due_ms)
+			kill_all(k);
 		flush_events(k);
 	}
 }

@@ -19,7 +19,9 @@ enum keeper_order {
 	KEEPER_SIGNAL, /* value: the signal's number */
 	KEEPER_KILL,
 	KEEPER_CLOSE_INPUT,
+	KEEPER_WILL_SAY, /* KEEPER_LAST_WORDS, when the daemon is gone */
 };
+#define KEEPER_LAST_WORDS "dead\n"
 
 /*
  * The descriptors of KEEPER_START, in this order; FD_MEMFD only with text_in_memfd. Status

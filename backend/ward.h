@@ -18,6 +18,7 @@ struct ward {
 	int input; /* the write end of stdin: no death of the daemon is an end of input */
 	bool leader_ended; /* the daemon has been told */
 	bool killing;
+	bool farewell;	/* not killed at once when the daemon is gone */
 	bool unsettled; /* the next sweep goes on with it */
 };
 
@@ -35,6 +36,7 @@ struct keeper_process {
 	int signals;
 	bool ending;	       /* the daemon is gone, or wants the end */
 	uint64_t sweep_due_ms; /* CLOCK_MONOTONIC; 0: nothing to sweep */
+	uint64_t kill_due_ms;  /* likewise: the last of all are killed */
 	struct keeper_event events[KEEPER_EVENTS_MAX];
 	size_t event_count;
 };

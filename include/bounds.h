@@ -85,6 +85,8 @@
 /* How long the end of local: waits for its keeper, which goes on killing for as long as it takes.
  */
 #define KEEPER_END_MS 5000
+/* How long a call that is told of the daemon's death may take to pass that on. */
+#define KEEPER_FAREWELL_MS 2000
 /* Orphans of local commands are reaped, and unfinished kills repeated, this often. */
 #define KEEPER_SWEEP_MS 20
 /* How long an orphan that has ended waits for it: a look at all children takes long with many. */
