@@ -1,4 +1,5 @@
 /* The target via:COMMAND PREFIX: opening, closing, and what it can do. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@ static void via_close(struct backend *backend)
 {
 	struct via *via = container_of(backend, struct via, base);
 
+	if (via->keeper)
+		lease_done(&via->lease);
 	keeper_close(via->keeper);
 	words_free(via->prefix);
 	free(via->directory);
@@ -41,14 +44,33 @@ static int fill(struct via *via, const struct backend_args *args, struct text *w
 	return keeper_open(args->loop, KEEPER_TREE_AUTO, &inherited, &via->keeper, why);
 }
 
+static int take_option(const struct backend_option *option, unsigned *lease, struct text *why)
+{
+	char *end;
+	unsigned long seconds;
+
+	if (strcmp(option->key, "lease") != 0)
+		return text_fail(why, -EINVAL, "via: unknown option %s: see --help", option->key);
+	seconds = strtoul(option->value ? option->value : "", &end, 10);
+	if (!option->value || !isdigit((unsigned char)*option->value) || *end ||
+	    seconds > VIA_LEASE_S_MAX)
+		return text_fail(why, -EINVAL,
+				 "option lease: expected whole seconds, 0 to %u, not \"%s\"",
+				 VIA_LEASE_S_MAX, option->value ? option->value : "");
+	*lease = (unsigned)seconds;
+	return 0;
+}
+
 static int via_open(const struct backend_args *args, struct backend **ret, struct text *why)
 {
+	unsigned lease = VIA_LEASE_S_DEFAULT;
 	struct via *via;
-	int err;
+	int err = 0;
 
-	if (args->option_count)
-		return text_fail(why, -EINVAL, "via: unknown option %s: see --help",
-				 args->options[0].key);
+	for (size_t i = 0; i < args->option_count && err == 0; i++)
+		err = take_option(&args->options[i], &lease, why);
+	if (err < 0)
+		return err;
 	via = calloc(1, sizeof(*via));
 	if (!via)
 		return text_fail(why, -ENOMEM, "via: no memory");
@@ -59,7 +81,11 @@ static int via_open(const struct backend_args *args, struct backend **ret, struc
 		.keys = SPEC_KEYS_BASIC | SPEC_KEY_TIMEOUT,
 		.no_spin = true,
 	};
-	err = fill(via, args, why);
+	err = lease_init(&via->lease, lease);
+	if (err < 0)
+		text_fail(why, err, "via: no random numbers: %s", strerror(-err));
+	else
+		err = fill(via, args, why);
 	if (err < 0) {
 		via_close(&via->base);
 		return err;
@@ -108,6 +134,8 @@ static void via_resume(struct command *command, enum stream_id stream)
 const struct backend_ops via_backend = {
 	.scheme = "via",
 	.summary = "through any program that carries three streams: via:COMMAND PREFIX",
+	.options = "lease=SECONDS  how long commands elsewhere live on when this side is gone\n"
+		   "               without a word (60); 0: for ever\n",
 	.open = via_open,
 	.close = via_close,
 	.check = via_check,

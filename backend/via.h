@@ -9,6 +9,7 @@
 #include "far_script.h"
 #include "keeper.h"
 #include "via_call.h"
+#include "via_lease.h"
 #include "via_script.h"
 
 struct via {
@@ -16,6 +17,7 @@ struct via {
 	char **prefix;
 	char *directory; /* where the mount was made: the prefix starts there */
 	struct keeper *keeper;
+	struct lease lease;
 };
 
 enum via_phase {
@@ -30,6 +32,7 @@ enum via_left { VIA_LEFT_UNTOLD, VIA_LEFT_UNKNOWN, VIA_LEFT_HELD, VIA_LEFT_SOME,
 
 struct via_command {
 	struct command base;
+	struct list link; /* in via->lease.commands */
 	const struct spec *spec;
 	struct call call;
 	char secret[MARK_SECRET_BYTES + 1];
@@ -54,6 +57,9 @@ struct via_command {
 	bool cut[STREAM_COUNT]; /* nobody will read it: what comes is thrown away */
 	/* Its PID name space was made by its own call, and dies with it. */
 	bool own_space;
+	/* All its processes on this machine are the call's, and the keeper kills them with it. */
+	bool dies_with_call;
+	bool called_guard; /* because of it */
 
 	bool killing;	  /* a kill was asked for once */
 	bool kill_asked;  /* and has not been answered */
@@ -129,6 +135,13 @@ void via_errand_done(struct errand *e);
  * call's processes: its init is a descendant of the process prefix.
  */
 bool via_space_ends_with(const struct script_place *place, pid_t prefix);
+
+/*
+ * Whether all that the shell ever starts ends with the call: it is a process below the process
+ * prefix, that may be killed from here; and its orphans fall to the keeper, or die with their name
+ * space. shell is its pid there.
+ */
+bool via_dies_with(const struct script_place *place, pid_t shell, pid_t prefix);
 
 /* Whether any process that can be seen from here is in the name space. */
 bool via_space_is_inhabited(const struct script_place *place);

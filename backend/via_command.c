@@ -39,8 +39,10 @@ static void take_place(struct via_command *c, const char *words)
 {
 	char boot[sizeof(c->place.boot)];
 	char space[sizeof(c->place.space)];
+	int shell;
 
-	if (sscanf(words, "%63s %63s", boot, space) != 2)
+	c->place_told = true;
+	if (sscanf(words, "%63s %63s %d", boot, space, &shell) != 3)
 		return;
 	/* The far side has no way to tell. */
 	if (strcmp(boot, "-") == 0 || strcmp(space, "-") == 0)
@@ -48,6 +50,7 @@ static void take_place(struct via_command *c, const char *words)
 	strcpy(c->place.boot, boot);
 	strcpy(c->place.space, space);
 	c->own_space = via_space_ends_with(&c->place, c->call.pid);
+	c->dies_with_call = via_dies_with(&c->place, shell, c->call.pid);
 }
 
 /*
@@ -224,6 +227,7 @@ static void judge_later(struct task *task)
 
 static void command_free(struct via_command *c)
 {
+	lease_leave(c);
 	text_done(&c->noise);
 	explicit_bzero(c->secret, sizeof(c->secret));
 	free(c);
@@ -246,9 +250,11 @@ int via_start(struct backend *backend, struct exec *exec, const struct spec *spe
 	c->look.fire = via_look_fired;
 	list_init(&c->errands);
 	task_init(&c->judge_task, judge_later);
+	lease_join(c);
 	err = random_hex(c->secret, MARK_SECRET_BYTES);
 	if (err == 0)
-		err = random_hex(c->mark, FAR_MARK_HEX);
+		err = random_hex(c->mark + VIA_PREFIX_HEX, FAR_MARK_HEX - VIA_PREFIX_HEX);
+	memcpy(c->mark, via->lease.prefix, VIA_PREFIX_HEX);
 	if (err == 0)
 		err = script_supervise(&line, c->secret, c->mark);
 	if (err < 0) {

@@ -114,7 +114,7 @@ static bool judge_calling(struct via_command *c)
 		call_kill(&c->call);
 	} else if (c->call.ended) {
 		via_linger(c);
-	} else if (c->ready[STREAM_STDOUT] && c->ready[STREAM_STDERR]) {
+	} else if (c->ready[STREAM_STDOUT] && c->ready[STREAM_STDERR] && lease_allows(c)) {
 		err = send_command(c);
 		if (err < 0) {
 			exec_refused(c->base.exec, err, "via: no memory to send the command");

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,32 +107,45 @@ static pid_t find(const struct script_place *place, pid_t inner)
 	return found;
 }
 
-/* Looks for the init of the name space among pid and its descendants. */
-static bool holds_init(const struct script_place *place, pid_t pid, unsigned depth)
+/* Looks for a process of the name space among pid and its descendants. Returns it, or 0. */
+static pid_t below(const struct script_place *place, pid_t inner, pid_t pid, unsigned depth)
 {
 	char path[64];
 	char children[4096];
 	char *rest = children;
+	pid_t found = 0;
 
-	if (inner_pid(pid) == 1 && in_space(pid, place))
-		return true;
+	if (inner_pid(pid) == inner && in_space(pid, place))
+		return pid;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
 	if (!depth || read_file(path, children, sizeof(children)) <= 0)
-		return false;
-	for (;;) {
+		return 0;
+	while (!found) {
 		pid_t child = (pid_t)strtol(rest, &rest, 10);
 
 		if (child <= 1)
-			return false;
-		if (holds_init(place, child, depth - 1))
-			return true;
+			break;
+		found = below(place, inner, child, depth - 1);
 	}
+	return found;
 }
 
 bool via_space_ends_with(const struct script_place *place, pid_t prefix)
 {
 	return prefix > 1 && on_this_kernel(place) && !in_space(getpid(), place) &&
-	       holds_init(place, prefix, VIA_WRAPPERS_MAX);
+	       below(place, 1, prefix, VIA_WRAPPERS_MAX);
+}
+
+bool via_dies_with(const struct script_place *place, pid_t shell, pid_t prefix)
+{
+	pid_t pid;
+
+	if (prefix <= 1 || shell < 1 || !on_this_kernel(place))
+		return false;
+	if (!in_space(getpid(), place))
+		return via_space_ends_with(place, prefix);
+	pid = below(place, shell, prefix, VIA_WRAPPERS_MAX);
+	return pid > 1 && kill(pid, 0) == 0;
 }
 
 bool via_space_is_inhabited(const struct script_place *place)

@@ -1,8 +1,10 @@
 #include "via_script.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "bounds.h"
 #include "far_script.h"
 #include "via_mark.h"
 
@@ -31,7 +33,7 @@ static const char where[] =
 
 /* Told before the start, so that it is known of whatever runs. */
 static const char place[] =
-	"spawnfs_mark place \"${spawnfs_boot:--}\" \"${spawnfs_space:--}\" >&2; ";
+	"spawnfs_mark place \"${spawnfs_boot:--}\" \"${spawnfs_space:--}\" $$ >&2; ";
 
 /*
  * The command is a child in the foreground: one in the background would start with
@@ -181,7 +183,7 @@ static int append_same(struct text *ret, const struct script_place *p)
  */
 static int append_second_shell(struct text *ret, const char *mark)
 {
-	int err = text_printf(ret, "export SPAWNFS_EXEC=walk-%.8s; exec /bin/sh -c ", mark);
+	int err = text_printf(ret, "export SPAWNFS_EXEC=%s; exec /bin/sh -c ", mark);
 
 	if (err == 0)
 		err = far_quote(ret, SCRIPT_LOADER);
@@ -194,8 +196,11 @@ static int append_second_shell(struct text *ret, const char *mark)
 int script_kill(struct text *ret, const char *secret, const char *mark,
 		const struct script_place *p, bool held)
 {
-	int err = append_second_shell(ret, mark);
+	char own[32];
+	int err;
 
+	snprintf(own, sizeof(own), "walk-%.8s", mark);
+	err = append_second_shell(ret, own);
 	if (err == 0)
 		err = begin(ret, secret);
 	if (err == 0)
@@ -238,4 +243,60 @@ int script_signal(struct text *ret, const char *secret, const struct script_plac
 				 "spawnfs_mark sent $spawnfs_sent >&2; exit 0\n",
 				 (long long)p->pid, p->ticks, signo, (long long)p->pid, signo,
 				 (long long)p->pid);
+}
+
+/* ---- The guard ---- */
+
+/*
+ * Told of the daemon's death it kills at once, and again: a command that had been sent may not
+ * have begun to be one. Else it looks every second whether there is a later guard, rather than
+ * once: so a far side that was frozen (docker pause) finds it after that, too. The end of a session
+ * is none of it (HUP).
+ */
+static const char guard[] =
+	"trap '' PIPE HUP\n"
+	"command -v sleep >/dev/null 2>&1 || far_way=blind\n"
+	"spawnfs_mark guard $far_way >&2\n"
+	"[ $far_way != blind ] || exit 0\n"
+	"while " FAR_READ "spawnfs_line; do\n"
+	"	case $spawnfs_line in\n"
+	"	beat) spawnfs_mark guard beat >&2 ;;\n"
+	"	leave) exit 0 ;;\n"
+	"	end) spawnfs_lease=0; break ;;\n"
+	"	dead) far_kill $spawnfs_prefix 0 0 n; spawnfs_lease=$spawnfs_late; break ;;\n"
+	"	esac\n"
+	"done\n"
+	"while [ $spawnfs_lease -gt 0 ]; do\n"
+	"	sleep 1\n"
+	"	spawnfs_lease=$((spawnfs_lease - 1))\n"
+	"	[ -z \"$(far_marked \"SPAWNFS_EXEC=$SPAWNFS_EXEC+\")\" ] || exit 0\n"
+	"done\n"
+	"far_kill $spawnfs_prefix 0 0 n\n";
+
+int script_guard(struct text *ret, const char *secret, const char *prefix, unsigned generation,
+		 unsigned lease)
+{
+	AUTO_TEXT struct text own = {0};
+	int err = text_printf(&own, "guard-%s", prefix);
+
+	while (err == 0 && generation--)
+		err = append(&own, "+");
+	if (err == 0)
+		err = append_second_shell(ret, text_str(&own));
+	if (err == 0)
+		err = begin(ret, secret);
+	if (err == 0)
+		err = append(ret, ready);
+	if (err == 0)
+		err = append(ret, where);
+	if (err == 0)
+		err = append(ret, place);
+	if (err == 0)
+		err = far_walk(ret);
+	if (err == 0)
+		err = text_printf(ret, "spawnfs_prefix=%s spawnfs_lease=%u spawnfs_late=%u; ",
+				  prefix, lease, VIA_LATE_S);
+	if (err == 0)
+		err = far_lines(ret, guard);
+	return err ? err : append(ret, "exit 0\n");
 }

@@ -8,7 +8,7 @@
  *   both    ready                      a shell runs there; what came before is not from it
  *   stderr  cwd ERRNO PID, env NAME PID      the command will not run (far_start())
  *   stderr  start TICKS PID            the next byte is the command's
- *   stderr  place BOOT SPACE           where it runs
+ *   stderr  place BOOT SPACE PID       where it runs; PID is the shell's own
  *   both    exit CODE, signal NUMBER   the leader has ended, and all that it wrote to this
  *                                      stream has come
  *   stderr  left none|some|held|unknown   whether processes of it are left; held: and
@@ -18,6 +18,8 @@
  *                                      of the command, what follows is not
  *   stderr  walk none|some|blind|elsewhere   answers script_kill()
  *   stderr  sent yes|no|elsewhere            answers script_signal()
+ *   stderr  guard grep|slow|blind      it stands; or it has no way to look (far_walk()), and leaves
+ *   stderr  guard beat                 it was asked whether it stands
  */
 #pragma once
 
@@ -60,3 +62,13 @@ int script_kill(struct text *ret, const char *secret, const char *mark,
 /* The line of a call that sends a signal to the group of a command's leader. */
 int script_signal(struct text *ret, const char *secret, const struct script_place *place,
 		  int signo);
+
+/*
+ * The lines of a guard (via_lease.h): prefix is of the marks that it kills by. Its input is then
+ * a word a line: beat, which it answers; end, at which it kills and ends; leave, at which it only
+ * ends; dead (KEEPER_LAST_WORDS), at which it kills, and once more before it ends. At the end of
+ * the input it kills after as many seconds as the lease has, unless there is a guard of a later
+ * generation by then.
+ */
+int script_guard(struct text *ret, const char *secret, const char *prefix, unsigned generation,
+		 unsigned lease);

@@ -102,6 +102,26 @@
 #define VIA_LINGER_MS 2000
 /* How long a call of the prefix that kills or signals may take. */
 #define VIA_ERRAND_MS 30000
+/*
+ * How long commands on a far side live on without a guard (option lease): a network that was
+ * away for less does not kill them.
+ */
+#define VIA_LEASE_S_DEFAULT 60u
+#define VIA_LEASE_S_MAX 86400u
+/* When a daemon is dead, what it sent last may still become a command for so long. */
+#define VIA_LATE_S 5u
+/* How long a guard may take until it stands, while commands wait for it. */
+#define VIA_GUARD_MS 20000
+/* It is asked whether it stands every quarter of the lease, within these. */
+#define VIA_BEAT_FIRST_MS 1000
+#define VIA_BEAT_LAST_MS 15000
+/* When no guard came, the next is called after a delay that doubles from the first to the last. */
+#define VIA_RETRY_FIRST_MS 500u
+#define VIA_RETRY_LAST_MS 15000u
+/* So many guards that came to another place than the commands' are sent away, one after another. */
+#define VIA_GUARD_TRIES 4
+/* A mount without commands lets its guard go after this. */
+#define VIA_IDLE_MS 60000
 /* How often, and how many times, it is looked whether a killed name space has ended. */
 #define VIA_LOOK_MS 20
 #define VIA_LOOKS_MAX 250

@@ -11,6 +11,7 @@ import engine
 import harness
 import targets
 from harness import line_of, unique_seconds, wait_for
+from test_via_guard import check_daemons_death
 from test_via_prefix import behind, check_basics, check_kill  # noqa: F401 (fixture)
 
 pytestmark = pytest.mark.deadline(120)
@@ -73,6 +74,10 @@ def test_the_clients_death_is_a_loss_and_ends_the_command(running_engine, contai
             assert e.result() == "lost stream_closed"
         wait_for(lambda: not targets.local_processes(mark), "the command to be gone")
         wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+
+
+def test_the_daemons_death_ends_the_commands(running_engine, container, behind):
+    check_daemons_death(behind(f"{client(running_engine)} {container}"))
 
 
 def test_no_such_container(running_engine, behind):

@@ -12,7 +12,7 @@ import harness
 import targets
 from harness import line_of, unique_seconds, wait_for
 from test_via_prefix import behind, check_basics, check_kill
-from via_far import Far
+from via_far import CLIENT, Far
 
 
 @pytest.fixture
@@ -21,10 +21,25 @@ def far(tmp_path):
         yield far
 
 
+def guards(mount=None):
+    """The guards on all far sides (docs/via.md), as {client: pids there}; of one mount, if it is given."""
+    found = {}
+    for pid in targets.local_processes("SPAWNFS_EXEC=guard-"):
+        with contextlib.suppress(OSError):
+            words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            for word in words:
+                if word.startswith(CLIENT.encode()):
+                    found.setdefault(int(word.split(b"=")[1]), []).append(pid)
+    if mount:
+        below = harness.descendants(mount.pid)
+        return {client: pids for client, pids in found.items() if client in below}
+    return found
+
+
 def clients(mount):
-    """The client processes of the mount's execs, by their pids."""
+    """The client processes of the mount's execs, by their pids: not its guard's."""
     found = []
-    for pid in harness.descendants(mount.pid):
+    for pid in set(harness.descendants(mount.pid)) - set(guards()):
         with contextlib.suppress(OSError):
             words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if b"exec" in words and words[1:2] and words[1].endswith(b"via_far.py"):
@@ -148,7 +163,7 @@ def test_a_bare_child_that_holds_the_output(far, behind, then):
 def test_the_far_side_dies(behind, tmp_path):
     far = Far(tmp_path)
     mount = behind(far.prefix())
-    mount.allow("lost", "kill failed", "gave up", "may still run", "still")
+    mount.allow("lost", "kill failed", "gave up", "may still run", "still", "no guard stands")
     with mount.new() as e:
         e.spec(["sh", "-c", "echo up; sleep 1000"])
         with e.lines() as out:
@@ -168,7 +183,7 @@ def test_calls_that_lead_to_different_places(behind, tmp_path):
         script = (f'if mkdir {tmp_path}/flag 2>/dev/null; then exec {a.prefix()} "$@"; fi; '
                   f'exec {b.prefix()} "$@"')
         mount = behind(shlex.join(["sh", "-c", script, "sh"]))
-        mount.allow("kill failed", "gave up", "may still run", "still")
+        mount.allow("kill failed", "gave up", "may still run", "still", "outlive")
         mark = unique_seconds()
         with mount.new() as e:
             e.spec(["sh", "-c", f"echo up; exec sleep {mark}"])

@@ -12,6 +12,7 @@ import e2b_peer
 import harness
 import targets
 from harness import line_of, unique_seconds, wait_for
+from test_via_guard import check_daemons_death
 from test_via_prefix import behind, check_basics, check_kill  # noqa: F401 (fixture)
 
 
@@ -98,6 +99,10 @@ def test_the_clients_death_is_a_loss_and_ends_the_command(pod, behind):
             assert e.result() == "lost stream_closed"
         wait_for(lambda: not targets.local_processes(mark), "the command to be gone")
         wait_for(lambda: e.status()["remote"] == "gone", "remote: gone")
+
+
+def test_the_daemons_death_ends_the_commands(pod, behind):
+    check_daemons_death(behind(pod.prefix()))
 
 
 @pytest.mark.parametrize("how", ["no such pod", "no shell", "no server"])

@@ -23,6 +23,8 @@ import threading
 
 HEAD = struct.Struct("!cI")
 PIECE = 32 << 10
+# Whatever runs on the far side has its client's pid here.
+CLIENT = "VIA_FAR_CLIENT"
 
 
 def send(connection, kind, data=b""):
@@ -64,12 +66,13 @@ def carry(connection, kind, pipe, lock):
 
 
 def handle(connection):
-    argv = json.loads(receive(connection)[1])
+    client, argv = json.loads(receive(connection)[1])
     argv = [os.fsencode(a) for a in argv]
     lock = threading.Lock()
     try:
         process = subprocess.Popen(argv, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, start_new_session=True)
+                                   stderr=subprocess.PIPE, start_new_session=True,
+                                   env={**os.environ, CLIENT: str(client)})
     except OSError as error:
         send(connection, b"e", f"cannot exec: {error}\n".encode())
         send(connection, b"x", b"126")
@@ -145,7 +148,7 @@ def write_all(fd, data):
 def execute(path, options, argv):
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
-    send(connection, b"a", json.dumps(argv).encode())
+    send(connection, b"a", json.dumps([os.getpid(), argv]).encode())
     threading.Thread(target=forward_input, args=(connection,), daemon=True).start()
     limit = int(options.get("--die-after", -1))
     while message := receive(connection):
