@@ -22,15 +22,15 @@ def pytest_addoption(parser):
     parser.addoption("--target", action="append", help="only this target; may be repeated")
     parser.addoption(
         "--part",
-        choices=["common", "own", "waiting"],
-        help="only the tests of all targets, the target's own, or those of these that mostly wait",
+        choices=["common", "own", "seconds", "minutes"],
+        help="only the tests of all targets, the target's own, or those of these that wait for long",
     )
     parser.addoption("--share", help="what this target has to do when all are run (run.py)")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "deadline(seconds): how long the test may take")
-    config.addinivalue_line("markers", "waits: takes long and computes little")
+    config.addinivalue_line("markers", "waits(unit='seconds'): takes long and computes little")
     config.addinivalue_line("markers", "needs(nature): not for targets that lack it (LACKS)")
     if not harness.SPAWNFS.exists():
         raise pytest.UsageError(f"{harness.SPAWNFS} is missing: run `ninja -C build` first")
@@ -87,7 +87,8 @@ def target_of(item):
 def part_of(item):
     if not module_target(item.path):
         return "common"
-    return "waiting" if item.get_closest_marker("waits") else "own"
+    waits = item.get_closest_marker("waits")
+    return (waits.args or ["seconds"])[0] if waits else "own"
 
 
 @pytest.hookimpl(trylast=True)

@@ -186,7 +186,8 @@ class Mount:
     def __init__(self, target, path, options=(), env=None, wrap=(), arguments=()):
         self.target = target
         self.path = pathlib.Path(path)
-        self.options = [*target.options, *options]
+        # Of two options of one name the later one counts.
+        self.options = [f"shutdown={5 * SLOW:g}", *target.options, *options]
         self.mark = unique("spawnfs-test")
         self.env = {**os.environ, **target.env, "SPAWNFS_TEST": self.mark, **(env or {})}
         self.wrap = list(wrap)
@@ -400,7 +401,12 @@ class Exec:
             os.rmdir(self.path)
 
     def spec(self, spec):
-        self.write("spec", encode(spec))
+        try:
+            self.write("spec", encode(spec))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                error.strerror += f" ({self.status()['error']})"
+            raise
 
     def write(self, name, data, flags=os.O_WRONLY | os.O_TRUNC):
         """Writes all of data through one open, as `>` does; errors are the write's own."""

@@ -164,6 +164,7 @@ def test_a_renewal_that_fails_is_made_again_in_time(peer, tmp_path):
     peer.reset()
 
 
+@pytest.mark.waits("minutes")
 @pytest.mark.deadline(200)
 def test_a_sandbox_that_was_there_is_extended_while_commands_run(peer, tmp_path):
     """And only then: nothing is asked of the control plane for a mount that lies idle.
@@ -193,6 +194,7 @@ def test_a_sandbox_that_was_there_is_extended_while_commands_run(peer, tmp_path)
 # ---- input ----
 
 
+@pytest.mark.waits("minutes")
 @pytest.mark.deadline(120)
 def test_input_that_is_not_read_for_long_is_not_given_up(peer, tmp_path):
     """Longer than another call to envd may take; and neither is its end, which waits behind it."""
@@ -222,6 +224,7 @@ def test_a_kill_during_a_late_start_is_carried_out_when_it_has_started(faulty):
     os.waitpid(pid, 0)
 
 
+@pytest.mark.waits("minutes")
 @pytest.mark.deadline(200)
 def test_a_start_that_was_given_up_and_comes_all_the_same(peer, tmp_path):
     """A gateway that holds a request for longer than anybody waits passes it on in the end."""
