@@ -39,10 +39,11 @@ const CHECKS = {
 
 	background: () => inSandbox(async (sandbox, commands) => {
 		const heard = [];
-		const handle = await commands.run("echo one; sleep .2; echo two",
-			{ background: true, onStdout: (text) => heard.push(text) });
-		assert.equal((await commands.list()).find((c) => c.pid === handle.pid).args.at(-1),
-			"echo one; sleep .2; echo two");
+		const script = "echo one; read go; echo two";
+		const handle = await commands.run(script,
+			{ background: true, stdin: true, onStdout: (text) => heard.push(text) });
+		assert.equal((await commands.list()).find((c) => c.pid === handle.pid).args.at(-1), script);
+		await commands.sendStdin(handle.pid, "go\n");
 		await handle.wait();
 		assert.deepEqual(heard, ["one\n", "two\n"]);
 		assert.deepEqual(await commands.list(), []);
