@@ -96,6 +96,8 @@ struct docker_command {
 	unsigned looks;		      /* without success: how long until the next */
 	uint64_t asked_ns;	      /* when the last look began */
 	uint64_t ran_ns;	      /* until then it ran, or nothing was held back, for certain */
+	uint64_t started_ns;
+	uint64_t eof_ns; /* when the stream ended */
 	bool held;
 	bool killing;
 	struct docker_call container_call; /* beside c->call */

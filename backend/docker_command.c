@@ -53,6 +53,7 @@ void docker_command_free(struct docker_command *c)
 	task_cancel(&c->task);
 	task_cancel(&c->resume_task);
 	text_wipe(&c->line);
+	text_done(&c->ask.survivors);
 	text_done(&c->ask_why);
 	free(c->id);
 	free(c->container);
@@ -209,6 +210,10 @@ static void stream_ended(struct docker_stream *s, int err)
 	struct docker_command *c = container_of(s, struct docker_command, stream);
 
 	c->eof = true;
+	c->eof_ns = monotonic_ns();
+	/* Over a network, the end may be noticed long after the fact. */
+	if (!err || c->docker->api.host.transport == DOCKER_UNIX)
+		c->ask.until = far_until(c->ask.ticks, c->started_ns, c->eof_ns);
 	c->kind->ended(c, err);
 }
 
@@ -233,6 +238,7 @@ int docker_command_stream(struct docker_command *c, const char *path, const char
 void docker_command_started(struct docker_command *c, int64_t pid)
 {
 	c->phase = DOCKER_RUNNING;
+	c->started_ns = monotonic_ns();
 	docker_output_open(&c->output);
 	exec_started(c->base.exec, pid);
 	docker_command_resume(c);

@@ -138,7 +138,9 @@ static void ask_helper(struct docker_command *c, enum docker_ask_kind kind)
 		return;
 	}
 	c->ask.mark = c->mark;
-	c->ask.held = c->phase == DOCKER_RUNNING || c->result_known;
+	c->ask.runs =
+		c->phase == DOCKER_RUNNING ||
+		(c->result_known && monotonic_ns() - c->eof_ns < DOCKER_TRUST_MS * 1000000ull);
 	c->ask.done = answered_ask;
 	docker_helper_ask(c->helper, &c->ask, kind);
 }

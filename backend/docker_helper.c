@@ -70,9 +70,15 @@ static int print_request(struct text *ret, const struct docker_ask *ask)
 
 	if (!err && ask->kind == DOCKER_ASK_SIGNAL)
 		err = text_printf(ret, "%d ", ask->signo);
-	return err ? err
-		   : text_printf(ret, "%s %" PRId64 " %" PRIu64 " %c\n", ask->mark, ask->pid,
-				 ask->ticks, ask->held ? 'y' : 'n');
+	if (!err)
+		err = text_printf(ret, "%s %" PRId64 " %" PRIu64 " ", ask->mark, ask->pid,
+				  ask->ticks);
+	if (err)
+		return err;
+	err = ask->runs ? text_printf(ret, "y") : text_printf(ret, "%" PRIu64, ask->until);
+	if (!err)
+		err = far_survivors(ret, ask->mark, text_str(&ask->survivors));
+	return err ? err : text_append(ret, "\n", 1);
 }
 
 static void flush(struct docker_helper *h)
@@ -105,30 +111,49 @@ static void send_asks(struct docker_helper *h)
 		timer_arm(h->api->loop, &h->timer, DOCKER_HELPER_MS);
 }
 
-/* "NUMBER none|some|blind|sent|gone" */
+/* "NUMBER none|some|unsure|blind|sent|gone", and for a check when the session was its own. */
 static int parse_answer(const char *word, char *why, size_t why_size)
 {
 	if (strcmp(word, "none") == 0 || strcmp(word, "sent") == 0)
 		return 0;
+	if (strcmp(word, "unsure") == 0) {
+		snprintf(why, why_size,
+			 "processes are left there that cannot be told from another's: they have "
+			 "cleared their environment, and the command has ended");
+		return -EBUSY;
+	}
 	if (strcmp(word, "some") == 0 || strcmp(word, "gone") == 0)
 		return 1;
 	snprintf(why, why_size, "docker: the shell in the container cannot look into its /proc");
 	return -EOPNOTSUPP;
 }
 
+/* Later its session alone would prove less. */
+static void note_found(struct docker_ask *ask, uint64_t until, const char *survivors)
+{
+	if (ask->kind != DOCKER_ASK_CHECK)
+		return;
+	ask->until = MAX(ask->until, until);
+	ask->survivors.len = 0;
+	text_printf(&ask->survivors, "%s", survivors);
+}
+
 static void take_answer(struct docker_helper *h, const char *line)
 {
 	unsigned number;
 	char word[16];
-	char why[96] = "";
+	char why[160] = "";
+	uint64_t until = 0;
+	int n = 0;
 
-	if (sscanf(line, "%u %15s", &number, word) != 2)
+	if (sscanf(line, "%u %15s %" SCNu64 "%n", &number, word, &until, &n) < 2)
 		return;
 	timer_cancel(&h->timer);
 	list_for_each_safe (ask, &h->asks, struct docker_ask, link) {
 		if (!ask->sent || ask->number != number)
 			continue;
 		docker_ask_cancel(ask);
+		note_found(ask, until, n ? line + n : "");
 		ask->done(ask, parse_answer(word, why, sizeof(why)), why);
 		break;
 	}
@@ -446,7 +471,6 @@ int docker_helper_signal(struct docker_helper *h, const struct docker_ask *leade
 		.mark = sent->mark,
 		.pid = leader->pid,
 		.ticks = leader->ticks,
-		.held = true,
 		.signo = signo,
 		.done = signal_answered,
 	};

@@ -28,7 +28,9 @@ struct docker_ask {
 	const char *mark;
 	int64_t pid;	/* of the leader, in the container; 0: not known */
 	uint64_t ticks; /* when it began, as far_script.h has it */
-	bool held;	/* the connection to the command has held since */
+	bool runs;	/* the leader is not known to have ended */
+	uint64_t until; /* until then its session was the command's, as far_script.h has it */
+	struct text survivors; /* what the last check has found; the owner's to free */
 	int signo;
 	/*
 	 * 0: nothing of the command is left; or the signal was sent. 1: some is left; or there

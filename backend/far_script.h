@@ -15,6 +15,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "spec.h"
 #include "text.h"
@@ -73,12 +74,14 @@ int far_start(struct text *ret, const struct spec *spec);
  *   MARK    any beginning of one stands for all the commands it begins
  *   PID     the leader of a session and group of the command's own, 0 when not known
  *   TICKS   what `start` told; a leader that began at another time is another process
- *   r|y|n|s r: the leader is not known to have ended; y: it has, and its number cannot be
- *           another's yet, so that its session is still the command's; n: it is not taken for
- *           that; s: not a leader but a survivor, found before
+ *   r|y|UNTIL|n|s  r: the leader is not known to have ended; y: it has, and its number cannot be
+ *           another's yet, so that its session is still the command's; UNTIL: the session was the
+ *           command's until then, in ticks as above, and may be since; n: nothing is known of it;
+ *           s: not a leader but a survivor, found before
  * far_find sets far_set to the pids of what is alive of them, " 12 13 ", or " ": of those
  * with the mark, the leader's session and group, and all descendants. far_kill kills until
- * nothing is found. Both set far_left to none or some; blind when the shell cannot look, since
+ * nothing is found. Both set far_left: none; some; unsure when processes are left, or may be, that
+ * are not known to be the command's or to be another's; blind when the shell cannot look, since
  * there is no /proc, or one of another PID name space. Blind, nothing is done by a number but for
  * r.
  */
@@ -89,11 +92,24 @@ int far_walk(struct text *ret);
  * with its number (NUMBER below) and a word. At the end of its input, which means that nobody
  * will ask again, it kills every command whose mark begins with prefix, and ends.
  * First it says "0 WAY", WAY being blind when it cannot look.
- *   check NUMBER COMMAND...       NUMBER none|blind, or some and PID TICKS of each that was found
- *   kill NUMBER COMMAND...        NUMBER none|some|blind
- *   signal NUMBER SIGNO COMMAND   NUMBER sent|gone
+ *   check NUMBER COMMAND...       NUMBER none|some|unsure|blind UNTIL, and PID TICKS of each that
+ * was found; UNTIL is for the first command, 0 when not known kill NUMBER COMMAND...        NUMBER
+ * none|some|unsure|blind signal NUMBER SIGNO COMMAND   NUMBER sent|gone
  */
 int far_helper(struct text *ret, const char *prefix);
+
+/*
+ * Appends what an answer to check has found to a request about the same command: each as MARK PID
+ * TICKS s. found: " PID TICKS PID TICKS".
+ */
+int far_survivors(struct text *ret, const char *mark, const char *found);
+
+/*
+ * When the session of a leader that began at `ticks` was the command's for certain, in ticks: a
+ * little under held_ns (of monotonic_ns()) later, when it was known to be, than started_ns, when
+ * the beginning had been told. Returns 0 when that is not known.
+ */
+uint64_t far_until(uint64_t ticks, uint64_t started_ns, uint64_t held_ns);
 
 /* ---- Shared by far_script.c and far_walk.c ---- */
 

@@ -57,6 +57,7 @@ enum ssh_errand_kind { SSH_CHECK, SSH_KILL };
 enum ssh_answer {
 	SSH_NONE_LEFT,
 	SSH_SOME_LEFT,
+	SSH_UNSURE,    /* something is left of which nobody knows whose it is */
 	SSH_BLIND,     /* the host has no way to look */
 	SSH_NO_ANSWER, /* no connection, or none that answers */
 };
@@ -170,6 +171,9 @@ struct ssh_command {
 	char mark[FAR_MARK_HEX + 1];
 	int64_t pid;
 	char ticks[24];
+	uint64_t started_ns;
+	uint64_t held_ns; /* until then its leader was there for certain; 0: it is */
+	uint64_t until;	  /* until then its session was its own; in ticks of the host */
 	bool lost;	  /* the connection was, once */
 	unsigned tries;	  /* to start it that its connection did not outlive */
 	struct text line; /* the one that starts it */
@@ -178,7 +182,6 @@ struct ssh_command {
 	bool killed;
 	struct text survivors; /* of the leader: "PID TICKS" of each */
 	bool ended;	       /* the leader has; how: signo, else code */
-	uint64_t ended_ns;
 	int code;
 	int signo;	   /* 0: exited; -1: a signal that has no name */
 	bool end_reported; /* exec_exited() and the like, or exec_lost() */
@@ -214,6 +217,9 @@ void ssh_command_step(struct ssh_command *c);
 void ssh_end_step(struct task *task);
 void ssh_end_patience(struct timer *timer);
 void ssh_end_errand_done(struct ssh_errand *errand, enum ssh_answer answer);
+
+/* Its leader was there at that time, of monotonic_ns(), and may not be any more. */
+void ssh_command_note_held(struct ssh_command *c, uint64_t ns);
 
 /* The far shell is there, or becomes the command, or says why not. */
 void ssh_command_ready(struct ssh_command *c, const char *pid);

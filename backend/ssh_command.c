@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bounds.h"
@@ -89,6 +90,7 @@ void ssh_command_ready(struct ssh_command *c, const char *pid)
 void ssh_command_started(struct ssh_command *c, const char *ticks)
 {
 	snprintf(c->ticks, sizeof(c->ticks), "%.*s", (int)strspn(ticks, "0123456789"), ticks);
+	c->started_ns = monotonic_ns();
 	c->stage = SSH_RUNNING;
 	exec_started(c->command.exec, c->pid);
 }
@@ -163,6 +165,16 @@ static bool may_run(const struct ssh_command *c)
 	return c->stage == SSH_RUNNING || (c->stage == SSH_STARTING && !c->line.len);
 }
 
+void ssh_command_note_held(struct ssh_command *c, uint64_t ns)
+{
+	uint64_t ticks = strtoull(c->ticks, NULL, 10);
+
+	if (c->held_ns)
+		return;
+	c->held_ns = ns;
+	c->until = far_until(ticks, c->started_ns, ns);
+}
+
 /* ---- Reports of the channel ---- */
 
 static void on_refused(void *owner, bool full, const char *why)
@@ -212,7 +224,7 @@ static void on_exited(void *owner, int code)
 	struct ssh_command *c = owner;
 
 	c->ended = true;
-	c->ended_ns = monotonic_ns();
+	ssh_command_note_held(c, monotonic_ns());
 	c->code = code;
 	ssh_command_step(c);
 }
@@ -223,7 +235,7 @@ static void on_signaled(void *owner, const char *name)
 	int signo = signal_parse(name);
 
 	c->ended = true;
-	c->ended_ns = monotonic_ns();
+	ssh_command_note_held(c, monotonic_ns());
 	c->signo = signo > 0 ? signo : -1;
 	ssh_command_step(c);
 }
@@ -252,6 +264,7 @@ static void on_closed(void *owner)
 	c->channel = NULL;
 	c->eof = true;
 	c->closed = true;
+	ssh_command_note_held(c, monotonic_ns());
 	if (c->refusal)
 		return;
 	if (c->stage != SSH_RUNNING) {
@@ -275,6 +288,7 @@ static void on_lost(void *owner, const char *why)
 {
 	struct ssh_command *c = owner;
 	bool complete = c->ended && c->eof;
+	uint64_t heard_ns = c->channel ? c->channel->link->heard_ns : 0;
 
 	c->channel = NULL;
 	ssh_helper_leave(c);
@@ -286,6 +300,7 @@ static void on_lost(void *owner, const char *why)
 	}
 	c->closed = true;
 	c->lost = true;
+	ssh_command_note_held(c, heard_ns);
 	if (c->stage != SSH_RUNNING) {
 		c->stage = SSH_RUNNING;
 		exec_started(c->command.exec, c->pid);

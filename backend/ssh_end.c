@@ -141,6 +141,12 @@ static void report_survivors(struct ssh_command *c, enum ssh_answer answer)
 				 "%s: processes of the command are still there after SIGKILL: they "
 				 "hang in the kernel, or belong to another user",
 				 host);
+	else if (answer == SSH_UNSURE)
+		exec_kill_failed(exec, -EBUSY,
+				 "%s: processes are left that cannot be told from another's: they "
+				 "have cleared their environment, and pid %lld, whose session they "
+				 "have, has ended long ago or on a lost connection",
+				 host, (long long)c->pid);
 	else if (answer == SSH_BLIND)
 		exec_kill_failed(exec, -EOPNOTSUPP,
 				 "%s: the host has no readable /proc: what runs there cannot be "

@@ -8,7 +8,9 @@
  * over /proc does for all.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bounds.h"
@@ -37,31 +39,25 @@ static void send_line(struct ssh_helper *h)
 /*
  * What a leader's number is worth (far_walk()). When it has ended, its session is the command's own
  * for a while: as long as the host cannot have given the number to another process, over a
- * connection that has held.
+ * connection that has held. After that, what was known once is all.
  */
-static char trust(const struct ssh_command *c)
+static int add_worth(struct text *line, const struct ssh_command *c)
 {
-	if (c->lost)
-		return 'n';
-	if (!c->ended)
-		return 'r';
-	return monotonic_ns() - c->ended_ns < (uint64_t)SSH_TRUST_MS * 1000000 ? 'y' : 'n';
+	if (!c->lost && !c->held_ns)
+		return text_printf(line, " r");
+	if (!c->lost && monotonic_ns() - c->held_ns < (uint64_t)SSH_TRUST_MS * 1000000)
+		return text_printf(line, " y");
+	return text_printf(line, " %" PRIu64, c->until);
 }
 
 /* The leader, and what a look has found before: each as MARK PID TICKS and a letter. */
 static int add_command(struct text *line, const struct ssh_command *c)
 {
-	int err = text_printf(line, " %s %lld %s %c", c->mark, (long long)c->pid,
-			      *c->ticks ? c->ticks : "0", trust(c));
-	const char *at = text_str(&c->survivors);
-	unsigned long long pid, ticks;
-	int n;
+	int err = text_printf(line, " %s %lld %s", c->mark, (long long)c->pid,
+			      *c->ticks ? c->ticks : "0");
 
-	while (!err && sscanf(at, "%llu %llu%n", &pid, &ticks, &n) == 2) {
-		err = text_printf(line, " %s %llu %llu s", c->mark, pid, ticks);
-		at += n;
-	}
-	return err;
+	err = err ? err : add_worth(line, c);
+	return err ? err : far_survivors(line, c->mark, text_str(&c->survivors));
 }
 
 static int add_errands(struct ssh_helper *h)
@@ -145,7 +141,7 @@ static void answer_all(struct list *errands, enum ssh_answer answer)
 	}
 }
 
-/* "Some" about many says nothing about any: each is asked about by itself. */
+/* What is said about many says nothing about any: each is asked about by itself. */
 static void split(struct ssh_helper *h)
 {
 	list_for_each (errand, &h->asked, struct ssh_errand, link)
@@ -153,19 +149,22 @@ static void split(struct ssh_helper *h)
 	list_splice(&h->queue, &h->asked);
 }
 
-/* Who they are is kept: later their session alone would prove nothing. */
-static void note_survivors(struct ssh_helper *h, const char *pids)
+/* Who they are is kept: later their session alone would prove less. words: "UNTIL PID TICKS..." */
+static void note_survivors(struct ssh_helper *h, const char *words)
 {
 	struct ssh_errand *errand = list_first(&h->asked, struct ssh_errand, link);
 	struct ssh_command *c = command_of(errand);
+	char *pids;
+	uint64_t until = strtoull(words, &pids, 10);
 
 	if (errand->kind == SSH_CHECK) {
+		c->until = MAX(c->until, until);
 		c->survivors.len = 0;
 		text_printf(&c->survivors, "%s", pids);
 	}
 }
 
-static void take_answer(struct ssh_helper *h, const char *word, const char *pids)
+static void take_answer(struct ssh_helper *h, const char *word, const char *rest)
 {
 	struct list asked;
 	bool one = list_empty(&h->asked) || h->asked.next->next == &h->asked;
@@ -176,11 +175,13 @@ static void take_answer(struct ssh_helper *h, const char *word, const char *pids
 		answer = SSH_NONE_LEFT;
 	else if (strcmp(word, "some") == 0)
 		answer = SSH_SOME_LEFT;
-	if (answer == SSH_SOME_LEFT && !one) {
+	else if (strcmp(word, "unsure") == 0)
+		answer = SSH_UNSURE;
+	if ((answer == SSH_SOME_LEFT || answer == SSH_UNSURE) && !one) {
 		split(h);
 	} else {
 		if (answer == SSH_SOME_LEFT && !list_empty(&h->asked))
-			note_survivors(h, pids);
+			note_survivors(h, rest);
 		list_init(&asked);
 		list_splice(&asked, &h->asked);
 		answer_all(&asked, answer);
@@ -198,7 +199,7 @@ static void take_readiness(struct ssh_helper *h, const char *way)
 	ask_next(h);
 }
 
-/* Lines are "MARK PID", "0 WAY", then "NUMBER WORD [PID TICKS]...". */
+/* Lines are "MARK PID", "0 WAY", then "NUMBER WORD [UNTIL [PID TICKS]...]". */
 static void take_line(struct ssh_helper *h, const char *line)
 {
 	unsigned number;
@@ -413,6 +414,7 @@ void ssh_helper_free(struct ssh_helper *h, const char *why)
 	list_for_each_safe (c, &h->commands, struct ssh_command, of_helper) {
 		ssh_helper_leave(c);
 		c->lost = true;
+		ssh_command_note_held(c, h->link ? h->link->heard_ns : 0);
 		if (c->channel)
 			ssh_command_lose(c, why);
 	}

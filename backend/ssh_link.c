@@ -192,6 +192,7 @@ static void on_socket(struct source *source, uint32_t events)
 			wind_up(link, SSH_ENDING_MS);
 			return;
 		}
+		link->heard_ns = monotonic_ns();
 		link->in_len += (size_t)n;
 		turn += (size_t)n;
 		take_all(link);

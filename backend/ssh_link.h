@@ -43,6 +43,7 @@ struct ssh_link {
 	bool was_up;
 	bool dead; /* dead() is on its way */
 	struct text reason;
+	uint64_t heard_ns; /* when the host was last heard of */
 
 	char *in; /* SSH_IN_BYTES */
 	size_t in_len;

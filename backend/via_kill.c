@@ -116,6 +116,10 @@ static void walk_done(struct via_command *c, const struct errand *e)
 	if (strcmp(e->answer, "some") == 0) {
 		err = -EBUSY;
 		what = "processes of the command do not die";
+	} else if (strcmp(e->answer, "unsure") == 0) {
+		err = -EBUSY;
+		what = "processes are left there that cannot be told from another's: the command's "
+		       "leader has ended, and they have cleared their environment";
 	} else if (strcmp(e->answer, "elsewhere") == 0) {
 		err = -ENXIO;
 		what = "this call of the prefix led to another place than the command's: it "

@@ -291,6 +291,11 @@
  */
 #define DOCKER_CUT_MS 1800
 #define DOCKER_HELD_LOOK_MS 250
+/*
+ * The engine ends the stream of an ended command in 2 s at the most; so long after that, no other
+ * process has got the number that the command had (as SSH_TRUST_MS).
+ */
+#define DOCKER_TRUST_MS 3000
 /* How long after its last process is gone an exec's stream must have ended. */
 #define DOCKER_END_MS 3000
 

@@ -55,6 +55,11 @@ def masters(mount):
     return found
 
 
+def is_sleep(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
+
+
 def started(pid):
     """When, in ticks: field 22 of proc(5). Numbers begin anew when they are used up."""
     return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
@@ -298,6 +303,45 @@ def test_what_an_ended_command_left_is_killed_over_another_connection(server, tm
         wait_for(lambda: not [s for s in seconds if local_processes(s)], "rmdir to kill the children")
         for pid in stopped:
             harness.kill(pid)
+
+
+@contextlib.contextmanager
+def helpers_stopped(server):
+    """None of them kills when its connection breaks."""
+    stopped = helpers(server)
+    for pid in stopped:
+        harness.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in stopped:
+            harness.kill(pid)
+
+
+@pytest.mark.deadline(90)
+@pytest.mark.parametrize("begun", ["before", "after"])
+def test_a_bare_child_of_a_leader_that_ends_with_its_connection(server, tmp_path, begun):
+    """It kept the session, whose number may be another's by the next connection. What began when it
+    was the command's is its; of what began later nobody can say, and so not that it is gone."""
+    seconds = harness.unique_seconds()
+    child = f"env -i sleep {seconds} <&- >&- 2>&- &"
+    script = f"{child} sleep 0.3; echo up; read x;" if begun == "before" else f"echo up; read x; sleep 0.5; {child}"
+    with mounting(server, tmp_path, "dash", noise=NOISE) as m, m.new() as e:
+        e.spec({"cmd": ["sh", "-c", f"{script} exit"]})
+        e.wait_size(3)
+        with helpers_stopped(server):
+            server.stop()
+            break_connection(m)
+            assert e.result() == "lost connection_lost"
+            left = wait_for(lambda: [p for p in local_processes(seconds) if is_sleep(p)], "the child")
+            wait_for(lambda: local_processes(seconds) == left, "the leader to end")
+            server.start()
+            if begun == "after":
+                wait_for(lambda: "cannot be told from another's" in e.status()["error"], "the kill to fail", 30)
+                assert (e.status()["remote"], local_processes(seconds)) == ("running", left)
+                harness.kill(*left)
+            wait_for(lambda: e.status()["remote"] == "gone", "remote: gone", 30)
+            assert not local_processes(seconds)
 
 
 def test_a_host_that_is_away_is_said_to_be_and_used_again(tmp_path):
