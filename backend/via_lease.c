@@ -191,7 +191,7 @@ void lease_leave(struct via_command *c)
 
 	list_remove(&c->link);
 	if (list_empty(&l->commands) && l->needed)
-		timer_arm(c->base.backend->loop, &l->idle, VIA_IDLE_MS);
+		timer_arm(c->base.backend->loop, &l->idle, MIN(l->seconds * 1000, VIA_IDLE_MS));
 }
 
 /*

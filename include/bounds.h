@@ -111,7 +111,7 @@
 /* When a daemon is dead, what it sent last may still become a command for so long. */
 #define VIA_LATE_S 5u
 /* How long a guard may take until it stands, while commands wait for it. */
-#define VIA_GUARD_MS 20000
+#define VIA_GUARD_MS 30000
 /* It is asked whether it stands every quarter of the lease, within these. */
 #define VIA_BEAT_FIRST_MS 1000
 #define VIA_BEAT_LAST_MS 15000
@@ -120,8 +120,8 @@
 #define VIA_RETRY_LAST_MS 15000u
 /* So many guards that came to another place than the commands' are sent away, one after another. */
 #define VIA_GUARD_TRIES 4
-/* A mount without commands lets its guard go after this. */
-#define VIA_IDLE_MS 60000
+/* A mount without commands lets its guard go after this, or after a shorter lease. */
+#define VIA_IDLE_MS 60000u
 /* How often, and how many times, it is looked whether a killed name space has ended. */
 #define VIA_LOOK_MS 20
 #define VIA_LOOKS_MAX 250

@@ -88,7 +88,7 @@ def test_an_end_in_order_leaves_no_guard(far, behind):
     assert len(guards(mount)) == 1
     assert mount.unmount() == "" and mount.wait_daemon() == 0
     mount.broken = True
-    assert not guards()
+    wait_for(lambda: not guards(), "the guard to leave")
 
 
 def test_one_guard_for_all(far, behind):
@@ -104,6 +104,20 @@ def test_one_guard_for_all(far, behind):
             e.spec(["echo", "x"])
         assert [e.result() for e in execs] == ["0"] * 8
     assert list(guards(mount)) == [client]
+
+
+def test_a_mount_without_commands_has_none(far, behind):
+    mount = behind(far.prefix(), "lease=1")
+    for _ in range(2):
+        assert mount.run(["echo", "x"]) == ("0", b"x\n", b"")
+        assert guards(mount)
+        wait_for(lambda: not guards(), "the guard to leave")
+    mark = unique_seconds()
+    with running(mount, tree(mark)):
+        time.sleep(2)
+        assert guards(mount) and not gone(mark)
+        kill_daemon(mount)
+        wait_for(lambda: gone(mark), "the commands to be killed")
 
 
 @pytest.mark.parametrize("prefix", ["env", "nice -n 1", "sh -c '\"$@\"; exit $?' sh",
