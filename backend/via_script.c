@@ -269,7 +269,8 @@ static const char guard[] =
 	"while [ $spawnfs_lease -gt 0 ]; do\n"
 	"	sleep 1\n"
 	"	spawnfs_lease=$((spawnfs_lease - 1))\n"
-	"	[ -z \"$(far_marked \"SPAWNFS_EXEC=$SPAWNFS_EXEC+\")\" ] || exit 0\n"
+	"	far_find \"$SPAWNFS_EXEC+\" 0 0 n\n"
+	"	[ $far_left != some ] || exit 0\n"
 	"done\n"
 	"far_kill $spawnfs_prefix 0 0 n\n";
 
