@@ -31,14 +31,13 @@ static void gone(struct e2b_command *c)
 }
 
 /*
- * The leader's number for a look, or 0. After its end nobody else gets the number while a session
- * has it; so it is good until looks have failed for long.
+ * What a look is told of the leader. After its end nobody else gets the number while a session has
+ * it; so it is good until looks have failed for long.
  */
-static uint32_t leader_number(const struct e2b_command *c)
+static void fill_job(struct e2b_job *job, const struct e2b_command *c)
 {
-	if (c->phase == E2B_ENDED && ms_since(c->number_ns) >= E2B_NUMBER_MS)
-		return 0;
-	return c->pid;
+	job->pid = c->pid;
+	job->doubtful = c->phase == E2B_ENDED && ms_since(c->number_ns) >= E2B_NUMBER_MS;
 }
 
 /* What a look says is left. A leader that lives is, whatever it did to escape. */
@@ -46,7 +45,7 @@ static int left_over(struct e2b_command *c, char state, int number)
 {
 	int left = number ? number : state != '-' && state != 'Z';
 
-	if (number)
+	if (number > 0)
 		c->number_ns = monotonic_ns();
 	return left;
 }
@@ -340,6 +339,13 @@ static void kill_done(struct e2b_job *job, char state, int number, const struct 
 			e2b_fate_ask(c->sandbox, &c->fate);
 	} else if (fault) {
 		exec_kill_failed(exec, fault->err, "%s", fault->text);
+	} else if (left < 0) {
+		c->clean_sweeps = 0;
+		exec_kill_failed(exec, -EBUSY,
+				 "e2b: processes are left in sandbox %s that cannot be told from "
+				 "another's: they have cleared their environment, and the command "
+				 "ended long ago",
+				 c->sandbox->id);
 	} else if (left) {
 		c->clean_sweeps = 0;
 		exec_kill_failed(exec, -EBUSY,
@@ -403,7 +409,7 @@ void e2b_kill(struct command *command)
 		 */
 		bool ended = c->phase == E2B_ENDED && c->leader_told;
 
-		c->kill_job.pid = leader_number(c);
+		fill_job(&c->kill_job, c);
 		e2b_sweep(&c->sandbox->sweeper, &c->kill_job, E2B_JOB_KILL,
 			  ended ? E2B_REMOVE_GATHER_MS : 0);
 	}
@@ -430,7 +436,7 @@ static void timer_fired(struct timer *timer)
 			e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_WATCH,
 				  E2B_SWEEP_GATHER_MS);
 	} else if (c->phase == E2B_ENDED && !e2b_job_active(&c->job)) {
-		c->job.pid = leader_number(c);
+		fill_job(&c->job, c);
 		e2b_sweep(&c->sandbox->sweeper, &c->job, E2B_JOB_CHECK, E2B_SWEEP_GATHER_MS);
 	}
 }

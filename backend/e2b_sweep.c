@@ -1,5 +1,6 @@
 #include "e2b_sweep.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,11 @@ static const char letters[] = {[E2B_JOB_WATCH] = 'w', [E2B_JOB_CHECK] = 'c', [E2
  * number that a session still has; or it is a child of envd, as this shell is, and carries no mark,
  * having cleared its environment. Any other process of that number is somebody else's. A process is
  * missed while it is within execve(2), when it has no environment for a moment; so a kill needs two
- * passes that find nothing.
+ * passes that find nothing, and so does a check. A scan that does not find itself at its end is
+ * none.
+ *
+ * A capital KIND: the number may be another's by now. What is in its session and has no mark is
+ * left alone, and NUMBER is -1 when there is nothing else.
  *
  * A process whose main thread has ended is a zombie with other threads, and lives.
  *
@@ -42,16 +47,21 @@ static const char sweep_text[] =
 	"nl='\n'\n"
 	"state() {\n"
 	"	s=-\n"
-	"	[ \"$1\" -gt 1 ] && { read -r line <\"/proc/$1/stat\"; } 2>/dev/null || return 0\n"
-	"	line=${line##*) } s=${line%% *}\n"
+	"	[ \"$1\" -gt 1 ] && [ -e \"/proc/$1\" ] || return 0\n"
+	"	line=\n"
+	"	while IFS= read -r part; do line=\"$line$part \"; done 2>/dev/null "
+	"<\"/proc/$1/stat\"\n"
+	"	[ \"$line\" ] || return 0\n"
+	"	line=${line##*) } line=${line% } s=${line%% *}\n"
 	"	ppid=${line#* } ppid=${ppid%% *}\n"
 	"	[ $s = Z ] || return 0\n"
 	"	set -- /proc/$1/task/*\n"
 	"	[ $# -lt 2 ] || s=R\n"
 	"}\n"
 	"scan() {\n"
-	"	grep -aoHE '" E2B_MARK_NAME "=[0-9a-f]{32}' /proc/[0-9]*/environ\n"
-	"	grep -HE '^(State|NSsid):' /proc/[0-9]*/status\n"
+	"	grep -aoHE '" E2B_MARK_NAME "=[0-9a-f]{32}|" E2B_SCRIPT_MARK "_2=2' "
+	"/proc/[0-9]*/environ /proc/self/environ\n"
+	"	grep -HE '^(State|NSsid):' /proc/[0-9]*/status /proc/self/status\n"
 	"}\n"
 	"owner() {\n"
 	"	eval \"mark=\\${s$1-}\"\n"
@@ -59,7 +69,9 @@ static const char sweep_text[] =
 	"	case $hits in *\" $mark:$1 \"*) return ;; esac\n"
 	"	state \"$1\"\n"
 	"	case $s in - | Z) return ;; esac\n"
-	"	case $(grep -aoE '" E2B_MARK_NAME "=[0-9a-f]{32}' \"/proc/$1/environ\") in\n"
+	"	found=$(grep -aoE '" E2B_MARK_NAME "=[0-9a-f]{32}' \"/proc/$1/environ\")\n"
+	"	[ $? -lt 2 ] || [ ! -r \"/proc/$1/environ\" ] || exit 3\n"
+	"	case $found in\n"
 	"	*=\"$mark\") ;;\n"
 	"	'') [ \"$ppid\" = \"$PPID\" ] || mark= ;;\n"
 	"	*) mark= ;;\n"
@@ -67,8 +79,13 @@ static const char sweep_text[] =
 	"}\n"
 	"pass() {\n"
 	"	hits=' ' again= dead=\n"
+	"	found=$(scan 2>/dev/null)\n"
+	"	case $found in\n"
+	"	*/proc/self/environ:" E2B_SCRIPT_MARK "_2=2*/proc/self/status:NSsid:*) ;;\n"
+	"	*) exit 3 ;;\n"
+	"	esac\n"
 	"	IFS=$nl\n"
-	"	for entry in $(scan 2>/dev/null); do\n"
+	"	for entry in $found; do\n"
 	"		pid=${entry#/proc/} pid=${pid%%/*} mark=\n"
 	"		case $pid in '' | *[!0-9]* | 0 | 1) continue ;; esac\n"
 	"		case $entry in\n"
@@ -82,12 +99,14 @@ static const char sweep_text[] =
 	"				[ $s = R ] || continue\n"
 	"			fi\n"
 	"			owner \"$sid\"\n"
-	"			[ \"$mark\" ] || owner \"$pid\" ;;\n"
+	"			[ \"$mark\" ] || owner \"$pid\"\n"
+	"			[ \"$mark\" ] || eval \"doubts=\\$doubts\\${d$sid-}\" ;;\n"
 	"		*) mark=${entry##*=} ;;\n"
 	"		esac\n"
 	"		case $marks in *\" $mark \"*) ;; *) continue ;; esac\n"
 	"		case $hits in *\" $mark:$pid \"*) continue ;; esac\n"
 	"		hits=\"$hits$mark:$pid \"\n"
+	"		case $seen in *\" $mark:$pid \"*) ;; *) seen=\"$seen$mark:$pid \" ;; esac\n"
 	"		case $kills in *\" $mark \"*)\n"
 	"			again=1\n"
 	"			eval \"leader=\\${s$pid-}\"\n"
@@ -107,7 +126,13 @@ static const char sweep_text[] =
 	"		exit $found\n"
 	"	)\n"
 	"}\n"
-	"hits=' ' marks=' ' kills=' ' others= may= killed=\n"
+	"unseen() {\n"
+	"	for job in $others; do\n"
+	"		case $seen in *\" ${job##*:}:\"*) ;; *) return 0 ;; esac\n"
+	"	done\n"
+	"	return 1\n"
+	"}\n"
+	"hits=' ' seen=' ' marks=' ' kills=' ' others= may= killed= doubts=\n"
 	"while read -r key value; do\n"
 	"	case $key$value in CapEff:*[89a-f]???\?) may=1 ;; esac\n"
 	"done </proc/$$/status\n"
@@ -120,10 +145,11 @@ static const char sweep_text[] =
 	"		[ \"$may\" ] && [ \"$s\" = Z ] && code=${line##* }\n"
 	"		echo \"$job $s $code\"\n"
 	"		continue ;;\n"
-	"	k:*) kills=\"$kills$mark \" killed=$killed${killed:+|}$mark ;;\n"
+	"	[kK]:*) kills=\"$kills$mark \" killed=$killed${killed:+|}$mark ;;\n"
 	"	esac\n"
 	"	marks=\"$marks$mark \" others=\"$others$job \"\n"
 	"	[ \"$pid\" -gt 1 ] || continue\n"
+	"	case $job in [CK]:*) eval \"d$pid=' $mark'\"; continue ;; esac\n"
 	"	eval \"s$pid=$mark\"\n"
 	"	case $job in k:*)\n"
 	"		owner \"$pid\"\n"
@@ -141,7 +167,11 @@ static const char sweep_text[] =
 	"done\n"
 	"tries=0\n"
 	"[ -z \"$others\" ] || while pass; do\n"
-	"	[ \"$kills\" = ' ' ] && break\n"
+	"	if [ \"$kills\" = ' ' ]; then\n"
+	"		[ $tries = 0 ] && unseen || break\n"
+	"		tries=1\n"
+	"		continue\n"
+	"	fi\n"
 	"	if [ \"$again\" ]; then clean=0; else clean=$((clean + 1)); fi\n"
 	"	[ $clean -ge 2 ] || [ $tries -ge 60 ] && break\n"
 	"	tries=$((tries + 1))\n"
@@ -149,9 +179,12 @@ static const char sweep_text[] =
 	"done\n"
 	"for job in $others; do\n"
 	"	rest=${job#?:} pid=${rest%%:*} mark=${rest#*:} count=0\n"
-	"	for hit in $hits; do case $hit in \"$mark:\"*) count=$((count + 1)) ;; esac; "
+	"	case $job in [cC]:*) hit=$seen ;; *) hit=$hits ;; esac\n"
+	"	for hit in $hit; do case $hit in \"$mark:\"*) count=$((count + 1)) ;; esac; "
 	"done\n"
 	"	state \"$pid\"\n"
+	"	case $job in [CK]:*) s=- ;; esac\n"
+	"	case $count$doubts in 0*\" $mark\"*) count=-1 ;; esac\n"
 	"	echo \"$job $s $count\"\n"
 	"done\n"
 	"echo end\n";
@@ -159,6 +192,11 @@ static const char sweep_text[] =
 static void begin(struct e2b_sweeper *sweeper);
 
 /* ---- Answers ---- */
+
+static char letter_of(const struct e2b_job *job)
+{
+	return job->doubtful ? (char)toupper(letters[job->kind]) : letters[job->kind];
+}
 
 static void answer_line(struct e2b_sweeper *sweeper, const char *line)
 {
@@ -170,7 +208,7 @@ static void answer_line(struct e2b_sweeper *sweeper, const char *line)
 	if (sscanf(line, "%c:%*u:%32s %c %d", &letter, mark, &state, &number) != 4)
 		return;
 	list_for_each (job, &sweeper->asked, struct e2b_job, link) {
-		if (letters[job->kind] != letter || strcmp(job->mark, mark) != 0)
+		if (letter_of(job) != letter || strcmp(job->mark, mark) != 0)
 			continue;
 		job->answered = true;
 		job->state = state;
@@ -248,8 +286,8 @@ static int take_jobs(struct e2b_sweeper *sweeper)
 		struct e2b_job *job = list_first(&sweeper->waiting, struct e2b_job, link);
 
 		offsets[script->arg_count] = sweeper->args.len;
-		if (text_printf(&sweeper->args, "%c:%u:%s", letters[job->kind], job->pid,
-				job->mark) < 0 ||
+		if (text_printf(&sweeper->args, "%c:%u:%s", letter_of(job), job->pid, job->mark) <
+			    0 ||
 		    text_append(&sweeper->args, "", 1) < 0)
 			return -ENOMEM;
 		script->arg_count++;

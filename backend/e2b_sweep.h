@@ -27,11 +27,13 @@ enum e2b_job_kind {
 
 /* One question about one command. Embedded in its owner, who zeroes it and fills the first part. */
 struct e2b_job {
-	uint32_t pid;	  /* of the leader; 0: not known, or the number may be another's by now */
+	uint32_t pid;	  /* of the leader; 0: not known */
+	bool doubtful;	  /* not for WATCH: the number may be another's by now */
 	const char *mark; /* must live until done() */
 	/*
 	 * fault is NULL: state is the leader's in /proc/PID/stat at the end ('Z': zombie, '-': no
-	 * such process, or pid is 0); number is how many processes live, and for WATCH the
+	 * such process, or pid is 0, or doubtful); number is how many processes live, -1 when there
+	 * are only such as cannot be told from another's, and for WATCH the
 	 * zombie's wait status, -1 when that cannot be seen.
 	 */
 	void (*done)(struct e2b_job *job, char state, int number, const struct e2b_fault *fault);

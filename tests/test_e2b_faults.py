@@ -371,9 +371,15 @@ def test_a_process_whose_main_thread_has_ended(faulty, tmp_path):
     assert heart.stat().st_mtime_ns == last
 
 
-def test_a_sandbox_that_cannot_be_looked_into(peer, faulty, tmp_path):
+# As if all were well, until it is to look into more than one.
+ONE_FILE = 'case "$*" in *environ*environ* | *status*status*) {}; esac; exec /bin/grep "$@"'
+
+
+@pytest.mark.parametrize("grep", ["exit 1", ONE_FILE.format("exit 2"), ONE_FILE.format("kill -9 $$")],
+                         ids=["finds nothing", "fails", "is killed"])
+def test_a_sandbox_that_cannot_be_looked_into(peer, faulty, tmp_path, grep):
     """Its grep finds nothing: that nothing was found is no word that nothing is there."""
-    (tmp_path / "grep").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "grep").write_text(f"#!/bin/sh\n{grep}\n")
     (tmp_path / "grep").chmod(0o755)
     peer.set(sandbox=faulty.id, envs={"PATH": f"{tmp_path}:/usr/bin:/bin"})
     seconds = harness.unique_seconds()
