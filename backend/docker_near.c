@@ -56,15 +56,23 @@ static int read_proc(int64_t pid, const char *name, struct text *ret)
 	return n < 0 ? -errno : 0;
 }
 
-static bool is_in_container(int64_t pid, const char *container)
+static bool has_ended(int err)
 {
-	AUTO_TEXT struct text cgroups = {0};
-
-	return strlen(container) >= DOCKER_ID_HEX && read_proc(pid, "cgroup", &cgroups) == 0 &&
-	       strstr(text_str(&cgroups), container);
+	return err == -ENOENT || err == -ESRCH;
 }
 
-/* Returns 0, or -ESRCH: it has ended. */
+/* Returns 1, 0, or -errno: nobody knows. */
+static int is_in_container(int64_t pid, const char *container)
+{
+	AUTO_TEXT struct text cgroups = {0};
+	int err = read_proc(pid, "cgroup", &cgroups);
+
+	if (err < 0)
+		return has_ended(err) ? 0 : err;
+	return strlen(container) >= DOCKER_ID_HEX && strstr(text_str(&cgroups), container);
+}
+
+/* Returns 0; -ESRCH: it has ended; or another -errno. */
 static int read_living(int64_t pid, struct proc_stat *ret)
 {
 	int err = proc_stat_read(pid, ret);
@@ -91,13 +99,13 @@ uint64_t docker_near_ticks(const char *container, int64_t pid)
 {
 	struct proc_stat stat;
 
-	return pid > 1 && proc_is_ours() && is_in_container(pid, container) &&
+	return pid > 1 && proc_is_ours() && is_in_container(pid, container) == 1 &&
 			       read_living(pid, &stat) == 0
 		       ? stat.ticks
 		       : 0;
 }
 
-/* Whether its environment has the mark, to its NUL. Returns 1, 0, or -EPERM: nobody knows. */
+/* Whether its environment has the mark, to its NUL. Returns 1, 0, or -errno: nobody knows. */
 static int has_mark(int64_t pid, const char *mark)
 {
 	AUTO_TEXT struct text environment = {0};
@@ -107,8 +115,8 @@ static int has_mark(int64_t pid, const char *mark)
 
 	if (!err)
 		err = text_printf(&entry, DOCKER_MARK "=%s", mark);
-	if (err == -EACCES || err == -EPERM || err == -ENOMEM)
-		return -EPERM;
+	if (err < 0 && !has_ended(err))
+		return err;
 	found = !err && environment.len &&
 		memmem(environment.data, environment.len, entry.data, entry.len + 1);
 	text_wipe(&environment);
@@ -118,14 +126,17 @@ static int has_mark(int64_t pid, const char *mark)
 static int add(struct table *table, int64_t pid, const struct docker_near *near)
 {
 	struct process p = {.pid = pid};
-	int marked;
+	int ret = is_in_container(pid, near->container);
 
-	if (!is_in_container(pid, near->container) || read_living(pid, &p.stat) < 0)
-		return 0;
-	marked = has_mark(pid, near->mark);
-	if (marked < 0)
-		return marked;
-	p.marked = marked;
+	if (ret <= 0)
+		return ret;
+	ret = read_living(pid, &p.stat);
+	if (ret < 0)
+		return ret == -ESRCH ? 0 : ret;
+	ret = has_mark(pid, near->mark);
+	if (ret < 0)
+		return ret;
+	p.marked = ret;
 	if (table->count == table->capacity) {
 		size_t capacity = table->capacity ? 2 * table->capacity : 64;
 		struct process *all = realloc(table->all, capacity * sizeof(*all));
@@ -207,11 +218,16 @@ static int look(struct table *table, const struct docker_near *near)
 	return err < 0 ? err : choose(table, near);
 }
 
+/* A process within execve(2) has no environment for a moment: one look that misses it is none. */
 int docker_near_check(const struct docker_near *near)
 {
-	AUTO_TABLE struct table table = {0};
-	int found = look(&table, near);
+	int found = 0;
 
+	for (int round = 0; found == 0 && round < DOCKER_NEAR_ROUNDS; round++) {
+		AUTO_TABLE struct table table = {0};
+
+		found = look(&table, near);
+	}
 	return MIN(found, 1);
 }
 
@@ -238,7 +254,7 @@ int docker_near_kill(const struct docker_near *near)
 			if (table.all[i].ours)
 				send_signal(&table.all[i], SIGKILL);
 	}
-	return MIN(found, 1);
+	return found ? MIN(found, 1) : docker_near_check(near);
 }
 
 int docker_near_signal(const struct docker_near *near, int signo)

@@ -16,11 +16,15 @@ int proc_stat_read(int64_t pid, struct proc_stat *ret)
 	AUTO_CLOSE int fd = -1;
 	struct proc_stat s;
 	const char *rest;
+	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, line, sizeof(line) - 1) <= 0)
-		return -ESRCH;
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	n = read(fd, line, sizeof(line) - 1);
+	if (n <= 0)
+		return n < 0 ? -errno : -ESRCH;
 	/* The name, field 2, may hold anything; fields 9 to 19 and 21 are passed over. */
 	rest = strrchr(line, ')');
 	if (!rest || sscanf(rest,

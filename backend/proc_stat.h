@@ -12,5 +12,5 @@ struct proc_stat {
 	uint64_t ticks; /* starttime: with the pid, it names a process for good */
 };
 
-/* Returns 0, or -ESRCH: there is none. */
+/* Returns 0; -ESRCH: there is none; or another -errno: it cannot be read. */
 int proc_stat_read(int64_t pid, struct proc_stat *ret);

@@ -66,7 +66,7 @@ static int add_children_of_thread(struct tree *tree, int tasks, const char *thre
 	snprintf(path, sizeof(path), "%s/children", thread);
 	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
+		return errno == ENOENT || errno == ESRCH ? 0 : -errno;
 	while (err == 0 && (n = read(fd, buf, sizeof(buf))) > 0) {
 		for (ssize_t i = 0; i < n && err == 0; i++) {
 			if (isdigit((unsigned char)buf[i])) {
@@ -77,6 +77,8 @@ static int add_children_of_thread(struct tree *tree, int tasks, const char *thre
 			}
 		}
 	}
+	if (err == 0 && n < 0 && errno != ESRCH)
+		err = -errno;
 	return err;
 }
 

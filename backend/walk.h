@@ -17,7 +17,8 @@ bool walk_works(void);
 
 /*
  * Stops and kills the descendants of root, but not root. Returns how many were found, or
- * -EPERM when some belong to another user and cannot be killed, or -ENOMEM.
+ * -EPERM when some belong to another user and cannot be killed; or another -errno: not all
+ * could be looked at.
  */
 int walk_kill(pid_t root);
 
