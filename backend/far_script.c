@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "backend.h"
@@ -204,11 +205,13 @@ static int start_program(struct text *ret, const struct spec *spec)
 }
 
 /* Field 22 of stat (proc(5)) is the 20th after the name, which may hold anything. */
-static const char find_start[] =
-	"spawnfs_ticks() { if [ $# -ge 20 ]; then shift 19; else set -- 0; fi; "
+#define TICKS_OF_STAT                                                                              \
+	"spawnfs_ticks() { if [ $# -ge 20 ]; then shift 19; else set -- 0; fi; "                   \
 	"spawnfs_start=$1; }; "
-	"spawnfs_line=; { IFS= read -r spawnfs_line < /proc/$$/stat; } 2>/dev/null; "
-	"spawnfs_ticks ${spawnfs_line##*') '}; ";
+
+static const char find_start[] =
+	TICKS_OF_STAT "spawnfs_line=; { IFS= read -r spawnfs_line < /proc/$$/stat; } 2>/dev/null; "
+		      "spawnfs_ticks ${spawnfs_line##*') '}; ";
 
 static const char tell_start[] = "spawnfs_tell \"start $spawnfs_start\"; ";
 
@@ -216,6 +219,18 @@ static const char become[] =
 	"if [ \"$spawnfs_found\" != 0 ]; then printf '%s\\n' \"$spawnfs_why\" >&2; "
 	"exit \"$spawnfs_found\"; fi; "
 	"case $1 in -*) set -- -- \"$@\";; esac; exec \"$@\"\n";
+
+int far_near(struct text *ret, int64_t pid, uint64_t ticks)
+{
+	FAR_TRY(far_begin(ret));
+	return text_printf(ret,
+			   TICKS_OF_STAT "spawnfs_line=; { IFS= read -r spawnfs_line < "
+					 "/proc/%" PRId64 "/stat; } 2>/dev/null; "
+					 "spawnfs_ticks ${spawnfs_line##*') '}; "
+					 "[ \"$spawnfs_start\" = %" PRIu64 " ] || "
+					 "{ spawnfs_tell 'apart -'; exit 1; }; ",
+			   pid, ticks);
+}
 
 int far_start(struct text *ret, const struct spec *spec)
 {

@@ -57,6 +57,12 @@ int far_ready_command(struct text *ret, const char *mark);
 int far_tell(struct text *ret, const char *mark);
 
 /*
+ * Appends what tells `apart -` and ends the shell where the helper that is pid there, and began at
+ * ticks, is not to be seen: then nor does that see the command. Needs spawnfs_tell.
+ */
+int far_near(struct text *ret, int64_t pid, uint64_t ticks);
+
+/*
  * Appends what a shell does to become the command of a spec: directory, variables, program. It
  * needs spawnfs_tell, and ends with a newline. It tells one of
  *   cwd ENOENT|ENOTDIR|EACCES   the directory cannot be entered: the shell ends
@@ -91,7 +97,7 @@ int far_walk(struct text *ret);
  * Appends the line that makes a far shell a helper: it reads requests, one a line, and answers each
  * with its number (NUMBER below) and a word. At the end of its input, which means that nobody
  * will ask again, it kills every command whose mark begins with prefix, and ends.
- * First it says "0 WAY", WAY being blind when it cannot look.
+ * First it says "0 WAY PID TICKS" of itself, WAY being blind when it cannot look.
  *   check NUMBER COMMAND...       NUMBER none|some|unsure|blind UNTIL, and PID TICKS of each that
  * was found; UNTIL is for the first command, 0 when not known kill NUMBER COMMAND...        NUMBER
  * none|some|unsure|blind signal NUMBER SIGNO COMMAND   NUMBER sent|gone

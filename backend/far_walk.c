@@ -425,7 +425,8 @@ static const char helper[] =
 	"	esac\n"
 	"	echo \"$far_number $far_answer\"\n"
 	"}\n"
-	"echo \"0 $far_way\"\n"
+	"far_stat $$\n"
+	"echo \"0 $far_way $$ ${far_begun:-0}\"\n"
 	"while " FAR_READ "far_line; do far_request $far_line; done\n";
 
 int far_survivors(struct text *ret, const char *mark, const char *found)

@@ -79,6 +79,9 @@ struct ssh_helper {
 	bool there;  /* a far shell, which is given the line that makes it one */
 	bool ready;  /* it reads requests, and kills at the end of its input */
 	bool failed; /* it will not */
+	bool sees;   /* it can look; then these are its own: */
+	int64_t pid;
+	uint64_t ticks;
 	unsigned restarts;
 	char end[64]; /* how it ended, or why its channel did */
 	struct text said;

@@ -77,6 +77,9 @@ void ssh_command_ready(struct ssh_command *c, const char *pid)
 	if (c->killed)
 		return;
 	err = far_tell(&c->line, c->mark);
+	/* Where each session has processes of its own, no kill would reach it. */
+	if (!err && c->helper && c->helper->sees)
+		err = far_near(&c->line, c->helper->pid, c->helper->ticks);
 	err = err ? err : far_start(&c->line, c->spec);
 	if (err < 0) {
 		text_fail(&c->why, err, "no memory");
@@ -106,6 +109,11 @@ void ssh_command_refused(struct ssh_command *c, const char *what, const char *de
 						       : -EACCES;
 		text_fail(&c->why, err, "spec: key \"cwd\": %s on %s: %s", c->spec->cwd, host,
 			  strerror(-err));
+	} else if (strcmp(what, "apart") == 0) {
+		err = text_fail(&c->why, -EOPNOTSUPP,
+				"%s: each session of the host has processes of its own that no "
+				"other sees: a command could not be killed; try via:ssh",
+				host);
 	} else {
 		err = text_fail(&c->why, -EINVAL,
 				"spec: key \"env\": the /bin/sh of %s cannot set %s to that value",

@@ -189,17 +189,19 @@ static void take_answer(struct ssh_helper *h, const char *word, const char *rest
 	ask_next(h);
 }
 
-static void take_readiness(struct ssh_helper *h, const char *way)
+static void take_readiness(struct ssh_helper *h, const char *way, const char *self)
 {
 	timer_cancel(&h->patience);
 	h->ready = true;
-	if (strcmp(way, "blind") == 0)
+	h->sees = strcmp(way, "blind") != 0 &&
+		  sscanf(self, "%" SCNd64 " %" SCNu64, &h->pid, &h->ticks) == 2;
+	if (!h->sees)
 		ssh_note_blind(h->ssh);
 	ssh_pool_helper_changed(h->ssh);
 	ask_next(h);
 }
 
-/* Lines are "MARK PID", "0 WAY", then "NUMBER WORD [UNTIL [PID TICKS]...]". */
+/* Lines are "MARK PID", "0 WAY PID TICKS", then "NUMBER WORD [UNTIL [PID TICKS]...]". */
 static void take_line(struct ssh_helper *h, const char *line)
 {
 	unsigned number;
@@ -217,7 +219,7 @@ static void take_line(struct ssh_helper *h, const char *line)
 	if (sscanf(line, "%u %15s%n", &number, word, &n) != 2)
 		return;
 	if (!h->ready && number == 0)
-		take_readiness(h, word);
+		take_readiness(h, word, line + n);
 	else if (h->ready && number == h->number)
 		take_answer(h, word, line + n);
 }
@@ -374,7 +376,7 @@ void ssh_helper_start(struct ssh_helper *h)
 {
 	AUTO_TEXT struct text command = {0};
 
-	h->there = h->ready = false;
+	h->there = h->ready = h->sees = false;
 	h->said.len = h->line.len = h->line_at = 0;
 	strcpy(h->end, "the server ended its session");
 	if (far_ready_command(&command, h->mark) < 0 || far_helper(&h->line, h->prefix) < 0 ||

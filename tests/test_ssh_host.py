@@ -22,6 +22,7 @@ import harness
 import sshd
 from harness import wait_for
 from targets import Target, local_processes
+from test_tree import raises
 
 SHELLS = ["sh", "dash", "bash", "zsh", "fish", "csh"]
 NOISE = [r"^spawnfs: warning: "]
@@ -525,6 +526,18 @@ def test_field_separators_of_the_command(server, tmp_path):
                 with e.wait_up():
                     e.ctl("signal INT")
                 assert e.result() == "7"
+
+
+def test_a_host_whose_sessions_do_not_see_each_other(tmp_path):
+    """Another session that finds nothing is no word that nothing is left: and nothing else could be."""
+    apart = 'unshare --pid --fork --kill-child --mount-proc sh -c "$SSH_ORIGINAL_COMMAND"'
+    with sshd.server([f"ForceCommand {apart}"], ["root"]) as server, mounting(server, tmp_path) as m:
+        seconds = harness.unique_seconds()
+        with m.new() as e:
+            with raises(errno.EOPNOTSUPP):
+                e.spec({"cmd": ["sleep", seconds]})
+            assert "processes of its own" in e.status()["error"]
+        assert not local_processes(seconds)
 
 
 WITH_BASH = "mount --bind /usr/bin/bash /usr/bin/sh && exec bash --posix"
