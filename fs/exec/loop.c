@@ -241,11 +241,11 @@ static int wait_events(struct loop *loop, uint64_t busy_until)
 {
 	int n;
 
-	do {
+	while (busy_until && monotonic_ns() < busy_until) {
 		n = epoll_wait(loop->epoll, loop->batch, BATCH, 0);
 		if (n != 0)
 			return n < 0 ? -errno : n;
-	} while (monotonic_ns() < busy_until);
+	}
 	n = epoll_wait(loop->epoll, loop->batch, BATCH, sleep_ms(loop));
 	return n < 0 ? -errno : n;
 }
