@@ -181,8 +181,8 @@ static void on_socket(struct source *source, uint32_t events)
 	if (events & EPOLLOUT)
 		loop_defer(link->loop, &link->flush);
 	while (turn < READ_TURN_BYTES && !failed(link)) {
-		ssize_t n = recv(source->fd, link->in + link->in_len, SSH_IN_BYTES - link->in_len,
-				 MSG_DONTWAIT);
+		size_t room = SSH_IN_BYTES - link->in_len;
+		ssize_t n = recv(source->fd, link->in + link->in_len, room, MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -196,6 +196,9 @@ static void on_socket(struct source *source, uint32_t events)
 		link->in_len += (size_t)n;
 		turn += (size_t)n;
 		take_all(link);
+		/* That was all there is; to be told so by EAGAIN costs a call for each packet. */
+		if ((size_t)n < room)
+			return;
 	}
 }
 
