@@ -97,7 +97,9 @@ int far_walk(struct text *ret);
  * Appends the line that makes a far shell a helper: it reads requests, one a line, and answers each
  * with its number (NUMBER below) and a word. At the end of its input, which means that nobody
  * will ask again, it kills every command whose mark begins with prefix, and ends.
- * First it says "0 WAY PID TICKS" of itself, WAY being blind when it cannot look.
+ * First it says "0 WAY PID TICKS BOOT SPACE MACHINE" of itself: WAY is blind when it cannot look;
+ * the rest is - when not known. BOOT is the kernel's boot_id (random(4)), SPACE its PID name space
+ * (namespaces(7)), MACHINE is of machine-id(5).
  *   check NUMBER COMMAND...       NUMBER none|some|unsure|blind UNTIL, and PID TICKS of each that
  * was found; UNTIL is for the first command, 0 when not known kill NUMBER COMMAND...        NUMBER
  * none|some|unsure|blind signal NUMBER SIGNO COMMAND   NUMBER sent|gone

@@ -426,7 +426,12 @@ static const char helper[] =
 	"	echo \"$far_number $far_answer\"\n"
 	"}\n"
 	"far_stat $$\n"
-	"echo \"0 $far_way $$ ${far_begun:-0}\"\n"
+	"far_boot= far_machine=\n"
+	"{ read -r far_boot < /proc/sys/kernel/random/boot_id; } 2>/dev/null\n"
+	"{ read -r far_machine < /etc/machine-id; } 2>/dev/null\n"
+	"far_space=$(readlink /proc/self/ns/pid 2>/dev/null)\n"
+	"far_place=\"${far_boot:--} ${far_space:--} ${far_machine:--}\"\n"
+	"echo \"0 $far_way $$ ${far_begun:-0} $far_place\"\n"
 	"while " FAR_READ "far_line; do far_request $far_line; done\n";
 
 int far_survivors(struct text *ret, const char *mark, const char *found)

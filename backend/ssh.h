@@ -59,6 +59,7 @@ enum ssh_answer {
 	SSH_SOME_LEFT,
 	SSH_UNSURE,    /* something is left of which nobody knows whose it is */
 	SSH_BLIND,     /* the host has no way to look */
+	SSH_ELSEWHERE, /* nothing, but it was not looked where the command is */
 	SSH_NO_ANSWER, /* no connection, or none that answers */
 };
 
@@ -68,6 +69,13 @@ struct ssh_errand {
 	enum ssh_errand_kind kind;
 	bool alone; /* not together with others: the answer must be about this one */
 	void (*done)(struct ssh_errand *errand, enum ssh_answer answer);
+};
+
+/* Where processes have their numbers: all is "" when not known. As far_helper() says it. */
+struct ssh_place {
+	char boot[40];
+	char space[32];
+	char machine[40];
 };
 
 struct ssh_helper {
@@ -82,6 +90,7 @@ struct ssh_helper {
 	bool sees;   /* it can look; then these are its own: */
 	int64_t pid;
 	uint64_t ticks;
+	struct ssh_place place;
 	unsigned restarts;
 	char end[64]; /* how it ended, or why its channel did */
 	struct text said;
@@ -172,6 +181,7 @@ struct ssh_command {
 	struct ssh_stream streams[STREAM_COUNT];
 
 	char mark[FAR_MARK_HEX + 1];
+	struct ssh_place place;
 	int64_t pid;
 	char ticks[24];
 	uint64_t started_ns;

@@ -74,6 +74,8 @@ void ssh_command_ready(struct ssh_command *c, const char *pid)
 	int err;
 
 	c->pid = atoll(pid);
+	if (c->helper)
+		c->place = c->helper->place;
 	if (c->killed)
 		return;
 	err = far_tell(&c->line, c->mark);

@@ -147,6 +147,11 @@ static void report_survivors(struct ssh_command *c, enum ssh_answer answer)
 				 "have cleared their environment, and pid %lld, whose session they "
 				 "have, has ended long ago or on a lost connection",
 				 host, (long long)c->pid);
+	else if (answer == SSH_ELSEWHERE)
+		exec_kill_failed(exec, -ENXIO,
+				 "%s: this connection leads to another machine than the command's, "
+				 "or to other processes of it: it cannot be reached there",
+				 host);
 	else if (answer == SSH_BLIND)
 		exec_kill_failed(exec, -EOPNOTSUPP,
 				 "%s: the host has no readable /proc: what runs there cannot be "

@@ -164,6 +164,35 @@ static void note_survivors(struct ssh_helper *h, const char *words)
 	}
 }
 
+/*
+ * Whether what is not found there has ended. Behind one name there may be several hosts, and
+ * a session may have a PID name space of its own. A machine that was started anew has nothing of
+ * before; so much is said only of real ones, in whose first name space it is looked.
+ */
+static bool proves_end(const struct ssh_place *there, const struct ssh_place *of_command)
+{
+	static const char first_space[] = "pid:[4026531836]";
+	const struct ssh_place *a = there;
+	const struct ssh_place *b = of_command;
+
+	if (strcmp(a->boot, b->boot) == 0)
+		return strcmp(a->space, b->space) == 0;
+	return strlen(a->machine) == 32 && strcmp(a->machine, b->machine) == 0 &&
+	       strcmp(a->space, first_space) == 0 && strcmp(b->space, first_space) == 0;
+}
+
+static void tell_none(struct ssh_helper *h, struct list *errands)
+{
+	while (!list_empty(errands)) {
+		struct ssh_errand *errand = list_first(errands, struct ssh_errand, link);
+
+		list_remove(&errand->link);
+		errand->done(errand, proves_end(&h->place, &command_of(errand)->place)
+					     ? SSH_NONE_LEFT
+					     : SSH_ELSEWHERE);
+	}
+}
+
 static void take_answer(struct ssh_helper *h, const char *word, const char *rest)
 {
 	struct list asked;
@@ -184,7 +213,10 @@ static void take_answer(struct ssh_helper *h, const char *word, const char *rest
 			note_survivors(h, rest);
 		list_init(&asked);
 		list_splice(&asked, &h->asked);
-		answer_all(&asked, answer);
+		if (answer == SSH_NONE_LEFT)
+			tell_none(h, &asked);
+		else
+			answer_all(&asked, answer);
 	}
 	ask_next(h);
 }
@@ -194,7 +226,8 @@ static void take_readiness(struct ssh_helper *h, const char *way, const char *se
 	timer_cancel(&h->patience);
 	h->ready = true;
 	h->sees = strcmp(way, "blind") != 0 &&
-		  sscanf(self, "%" SCNd64 " %" SCNu64, &h->pid, &h->ticks) == 2;
+		  sscanf(self, "%" SCNd64 " %" SCNu64 " %39s %31s %39s", &h->pid, &h->ticks,
+			 h->place.boot, h->place.space, h->place.machine) == 5;
 	if (!h->sees)
 		ssh_note_blind(h->ssh);
 	ssh_pool_helper_changed(h->ssh);

@@ -540,6 +540,29 @@ def test_a_host_whose_sessions_do_not_see_each_other(tmp_path):
         assert not local_processes(seconds)
 
 
+@pytest.mark.deadline(90)
+def test_a_connection_that_leads_elsewhere(tmp_path):
+    """As to another host of that name: what is not found there may live."""
+    flag = tmp_path / "elsewhere"
+    apart = f"[ ! -e {flag} ] || set -- unshare --pid --fork --kill-child --mount-proc"
+    command = f'{apart}; exec "$@" sh -c "$SSH_ORIGINAL_COMMAND"'
+    with sshd.server([f"ForceCommand {command}"], ["root"]) as server:
+        with mounting(server, tmp_path, noise=NOISE) as m, m.new() as e:
+            seconds = harness.unique_seconds()
+            e.spec({"cmd": ["sleep", seconds]})
+            wait_for(lambda: local_processes(seconds), "the sleep to run")
+            with helpers_stopped(server):
+                flag.touch()
+                break_connection(m)
+                assert e.result() == "lost connection_lost"
+                wait_for(lambda: "leads to another machine" in e.status()["error"], "the kill to fail", 30)
+                assert e.status()["remote"] == "running" and local_processes(seconds)
+                flag.unlink()
+                break_connection(m)
+                wait_for(lambda: e.status()["remote"] == "gone", "remote: gone", 30)
+                assert not local_processes(seconds)
+
+
 WITH_BASH = "mount --bind /usr/bin/bash /usr/bin/sh && exec bash --posix"
 
 
