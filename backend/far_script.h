@@ -100,9 +100,13 @@ int far_walk(struct text *ret);
  * First it says "0 WAY PID TICKS BOOT SPACE MACHINE" of itself: WAY is blind when it cannot look;
  * the rest is - when not known. BOOT is the kernel's boot_id (random(4)), SPACE its PID name space
  * (namespaces(7)), MACHINE is of machine-id(5).
- *   check NUMBER COMMAND...       NUMBER none|some|unsure|blind UNTIL, and PID TICKS of each that
- * was found; UNTIL is for the first command, 0 when not known kill NUMBER COMMAND...        NUMBER
- * none|some|unsure|blind signal NUMBER SIGNO COMMAND   NUMBER sent|gone
+ *
+ *   request                       answer
+ *   check NUMBER COMMAND...       NUMBER none|some|unsure|blind UNTIL [PID TICKS]...
+ *   kill NUMBER COMMAND...        NUMBER none|some|unsure|blind
+ *   signal NUMBER SIGNO COMMAND   NUMBER sent|gone
+ *
+ * UNTIL is for the first command, 0 when not known; PID TICKS is of each process that was found.
  */
 int far_helper(struct text *ret, const char *prefix);
 

@@ -22,9 +22,9 @@ def far(tmp_path):
 
 
 def guards(mount=None):
-    """The guards on all far sides (docs/via.md), as {client: pids there}; of one mount, if it is given."""
+    """The guards on the far sides of the test (docs/via.md), as {client: pids there}; or a mount's."""
     found = {}
-    for pid in targets.local_processes("SPAWNFS_EXEC=guard-"):
+    for pid in set(targets.local_processes("SPAWNFS_EXEC=guard-")) & set(harness.descendants(os.getpid())):
         with contextlib.suppress(OSError):
             words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             for word in words:

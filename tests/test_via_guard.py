@@ -128,7 +128,7 @@ def test_no_guard_where_the_keeper_is_enough(behind, prefix):
     mount = behind(prefix)
     mark = unique_seconds()
     with running(mount, tree(mark)):
-        assert not targets.local_processes("SPAWNFS_EXEC=guard-")
+        assert not set(targets.local_processes("SPAWNFS_EXEC=guard-")) & set(harness.descendants(mount.pid))
         kill_daemon(mount)
         wait_for(lambda: gone(mark), "the commands to be killed")
 
