@@ -251,7 +251,7 @@ int script_signal(struct text *ret, const char *secret, const struct script_plac
  * Told of the daemon's death it kills at once, and again: a command that had been sent may not
  * have begun to be one. Else it looks every second whether there is a later guard, rather than
  * once: so a far side that was frozen (docker pause) finds it after that, too. The end of a session
- * is none of it (HUP).
+ * is none of it (HUP). At its own end it takes along earlier guards that have not seen it.
  */
 static const char guard[] =
 	"trap '' PIPE HUP\n"
@@ -272,7 +272,8 @@ static const char guard[] =
 	"	far_find \"$SPAWNFS_EXEC+\" 0 0 n\n"
 	"	[ $far_left != some ] || exit 0\n"
 	"done\n"
-	"far_kill $spawnfs_prefix 0 0 n\n";
+	"far_kill $spawnfs_prefix 0 0 n\n"
+	"far_kill guard-$spawnfs_prefix 0 0 n\n";
 
 int script_guard(struct text *ret, const char *secret, const char *prefix, unsigned generation,
 		 unsigned lease)

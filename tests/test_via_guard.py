@@ -106,6 +106,20 @@ def test_one_guard_for_all(far, behind):
     assert list(guards(mount)) == [client]
 
 
+def test_an_end_in_order_takes_earlier_guards_along(far, behind):
+    """They have a second until they look, and the whole lease when there is no later one any more."""
+    mount = behind(far.prefix(), "lease=3600")
+    mark = unique_seconds()
+    with running(mount, tree(mark)):
+        [client] = guards(mount)
+        harness.kill(client)
+        wait_for(lambda: set(guards(mount)) - {client}, "another guard")
+    mount.remove_all()
+    assert mount.unmount() == "" and mount.wait_daemon() == 0
+    mount.broken = True
+    wait_for(lambda: not guards(), "all guards to leave")
+
+
 def test_a_mount_without_commands_has_none(far, behind):
     mount = behind(far.prefix(), "lease=1")
     for _ in range(2):
