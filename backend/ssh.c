@@ -51,10 +51,17 @@ static void ssh_close(struct backend *backend)
 static int prepare(struct ssh *ssh, const struct backend_args *args, struct text *why)
 {
 	AUTO_TEXT struct text resolved = {0};
+	AUTO_TEXT struct text plain = {0};
+	AUTO_TEXT struct text unknown = {0};
 	int err = ssh_options_parse(args, &ssh->options, why);
 
-	err = err ? err : ssh_client_resolve(&ssh->options, &resolved, why);
-	err = err ? err : ssh_options_defaults(&ssh->options, text_str(&resolved));
+	err = err ? err : ssh_client_resolve(&ssh->options, SSH_RESOLVE, &resolved, why);
+	if (!err && ssh_client_resolve(&ssh->options, SSH_RESOLVE_PLAIN, &plain, &unknown) < 0) {
+		log_debug("ssh: its own defaults are not known");
+		plain.len = 0;
+	}
+	err = err ? err
+		  : ssh_options_defaults(&ssh->options, text_str(&resolved), text_str(&plain));
 	return err ? err : connect_first(ssh, why);
 }
 

@@ -76,7 +76,8 @@ static int wait_for(pid_t pid)
 	return status;
 }
 
-int ssh_client_resolve(const struct ssh_options *options, struct text *ret, struct text *why)
+int ssh_client_resolve(const struct ssh_options *options, enum ssh_what what, struct text *ret,
+		       struct text *why)
 {
 	int ends[2];
 	char buf[4096];
@@ -85,7 +86,9 @@ int ssh_client_resolve(const struct ssh_options *options, struct text *ret, stru
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return text_fail(why, -errno, "cannot make a pipe: %s", strerror(errno));
-	pid = spawn(options, SSH_RESOLVE, NULL, ends[1], STDERR_FILENO);
+	/* Nobody asked for a plain configuration: an ssh too old to print one need not say so. */
+	pid = spawn(options, what, NULL, ends[1],
+		    what == SSH_RESOLVE_PLAIN ? ends[1] : STDERR_FILENO);
 	close(ends[1]);
 	while (pid > 0 && (n = read(ends[0], buf, sizeof(buf))) != 0)
 		if (n < 0 ? errno != EINTR : text_append(ret, buf, (size_t)n) < 0)

@@ -46,7 +46,8 @@ void ssh_client_stop(struct ssh_client *client);
 const char *ssh_client_reason(const struct ssh_client *client);
 
 /*
- * Runs `ssh -G` and appends what it prints. Blocks. Returns 0, or -errno with a sentence; what ssh
- * has to say about a wrong configuration is then on stderr.
+ * Runs `ssh -G`, what being one of the kinds of it, and appends what it prints. Blocks. Returns 0,
+ * or -errno with a sentence; what ssh has to say about a wrong configuration is then on stderr.
  */
-int ssh_client_resolve(const struct ssh_options *options, struct text *ret, struct text *why);
+int ssh_client_resolve(const struct ssh_options *options, enum ssh_what what, struct text *ret,
+		       struct text *why);

@@ -32,6 +32,7 @@ void ssh_options_done(struct ssh_options *options);
 
 enum ssh_what {
 	SSH_RESOLVE,	   /* print the configuration that applies: ssh -G */
+	SSH_RESOLVE_PLAIN, /* ... as it were without any file or option */
 	SSH_MASTER_ASKING, /* be a master; may ask at the terminal */
 	SSH_MASTER_SILENT, /* be a master; never ask */
 };
@@ -42,9 +43,9 @@ int ssh_options_argv(const struct ssh_options *options, enum ssh_what what,
 
 /*
  * Sets what neither the options nor the configuration say, and where ssh's own default does not
- * suit a mount: a dead network must be noticed, a connection attempt must end. resolved is the
- * output of ssh -G. Returns 0 or -ENOMEM.
+ * suit a mount: a dead network must be noticed, a connection attempt must end. resolved and plain
+ * are the outputs of ssh -G, plain "" when not known. Returns 0 or -ENOMEM.
  */
-int ssh_options_defaults(struct ssh_options *options, const char *resolved);
+int ssh_options_defaults(struct ssh_options *options, const char *resolved, const char *plain);
 
 void ssh_argv_done(struct ssh_argv *argv);

@@ -604,7 +604,8 @@ def test_another_program_than_ssh(server, tmp_path):
     with mounting(server, tmp_path, options=[f"ssh_command={program} -4", "ConnectTimeout=7"]) as m:
         check_that_it_works(m)
     for line in (tmp_path / "said").read_text().splitlines():
-        assert line.startswith("-4 ") and "ConnectTimeout=7" in line
+        # But for what asks how ssh would be without any.
+        assert line.startswith("-4 ") and ("ConnectTimeout=7" in line or " -F none -G " in line)
 
 
 def test_a_jump_host(server, tmp_path):
@@ -668,6 +669,27 @@ def test_what_is_wrong_is_said_at_the_mount(server, tmp_path):
     ):
         done = usage(*arguments)
         assert done.returncode == 1 and re.search(sentence, done.stderr), (arguments, done.stderr)
+
+
+AES = re.search(r"^(flags|Features)\s*:.*\baes\b", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+CHACHA, GCM = "chacha20-poly1305@openssh.com", "aes128-gcm@openssh.com"
+
+
+@pytest.mark.parametrize("at_server, in_config, option, expected", [
+    (None, None, None, GCM if AES else CHACHA),
+    (None, "aes256-ctr", None, "aes256-ctr"),
+    (None, "^aes256-gcm@openssh.com", None, "aes256-gcm@openssh.com"),
+    (None, None, CHACHA, CHACHA),
+    (CHACHA, None, None, CHACHA),
+], ids=["nobody", "configuration", "configuration's order", "option", "server"])
+def test_the_cipher_is_the_users_or_a_quick_one(tmp_path, at_server, in_config, option, expected):
+    config = ["LogLevel DEBUG1"] + ([f"Ciphers {at_server}"] if at_server else [])
+    with sshd.server(config, ["dash"]) as server:
+        if in_config:
+            server.write_client_config(f"  Ciphers {in_config}")
+        with mounting(server, tmp_path, "dash", [f"Ciphers={option}"] if option else []) as m:
+            assert m.run({"cmd": ["echo", "x"]}) == ("0", b"x\n", b"")
+        assert set(re.findall(r"kex: .* cipher: (\S+)", server.log.read_text())) == {expected}
 
 
 def test_nothing_is_left_of_a_mount(server, tmp_path, monkeypatch):
