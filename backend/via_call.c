@@ -126,7 +126,7 @@ static void stream_step(struct call *call, enum stream_id id, bool readable)
 	int err = hand_on_kept(call, id);
 
 	if (err == 0 && readable && !call->at_end[id]) {
-		if (call->events->has_room(call, id))
+		if (!call->events->has_room || call->events->has_room(call, id))
 			err = read_some(call, id);
 		else
 			err = -EAGAIN;

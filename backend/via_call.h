@@ -24,12 +24,13 @@ struct call;
 struct call_events {
 	/* The far side says something on a stream; words end with a NUL. */
 	void (*mark)(struct call *call, enum stream_id stream, const char *words);
-	/* Whether bytes() would take some now; when not, call_resume() will follow. */
+	/* Whether bytes() would take some now; when not, call_resume() will follow. NULL: always.
+	 */
 	bool (*has_room)(struct call *call, enum stream_id stream);
 	/* Bytes that are no mark. Returns how many were taken; if not all, call_resume() follows.
 	 */
 	size_t (*bytes)(struct call *call, enum stream_id stream, const char *data, size_t len);
-	/* The input takes bytes again, or never: err is -EPIPE. */
+	/* The input takes bytes again, or never: err is -EPIPE. NULL where none are written. */
 	void (*input)(struct call *call, int err);
 	/*
 	 * Something came to its end: a stream, the process, or all of it (see the fields). Also

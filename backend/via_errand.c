@@ -21,19 +21,10 @@ static void mark(struct call *call, enum stream_id stream, const char *words)
 	strcpy(e->answer, last + 1);
 }
 
-static bool has_room(struct call *call, enum stream_id stream)
-{
-	return true;
-}
-
 static size_t bytes(struct call *call, enum stream_id stream, const char *data, size_t len)
 {
 	via_keep_noise(&errand_of(call)->noise, data, len);
 	return len;
-}
-
-static void input(struct call *call, int err)
-{
 }
 
 static void changed(struct call *call)
@@ -46,9 +37,7 @@ static void changed(struct call *call)
 
 static const struct call_events events = {
 	.mark = mark,
-	.has_room = has_room,
 	.bytes = bytes,
-	.input = input,
 	.changed = changed,
 };
 

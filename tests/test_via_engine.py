@@ -12,7 +12,7 @@ import harness
 import targets
 from harness import line_of, unique_seconds, wait_for
 from test_via_guard import check_daemons_death
-from test_via_prefix import behind, check_basics, check_kill  # noqa: F401 (fixture)
+from test_via_prefix import behind, check_basics, check_kill, check_signals  # noqa: F401 (fixture)
 
 pytestmark = pytest.mark.deadline(120)
 
@@ -48,14 +48,7 @@ def test_into_a_container(running_engine, container, behind):
 
 
 def test_signals(running_engine, container, behind):
-    mount = behind(f"{client(running_engine)} {container}")
-    with mount.new() as e:
-        e.spec("trap 'echo got; exit 7' INT; echo up; while :; do sleep 0.05; done")
-        with e.lines() as out:
-            assert line_of(out) == b"up\n"
-            e.ctl("signal INT")
-            assert line_of(out) == b"got\n"
-        assert e.result() == "7"
+    check_signals(behind(f"{client(running_engine)} {container}"))
 
 
 def test_the_clients_death_is_a_loss_and_ends_the_command(running_engine, container, behind):

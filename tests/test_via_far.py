@@ -11,7 +11,7 @@ import pytest
 import harness
 import targets
 from harness import line_of, unique_seconds, wait_for
-from test_via_prefix import behind, check_basics, check_kill
+from test_via_prefix import behind, check_basics, check_kill, check_signals
 from via_far import CLIENT, Far
 
 
@@ -62,14 +62,7 @@ def test_every_byte_of_a_long_stream(far, behind):
 
 
 def test_signals(far, behind):
-    mount = behind(far.prefix())
-    with mount.new() as e:
-        e.spec("trap 'echo got; exit 7' INT; echo up; while :; do sleep 0.05; done")
-        with e.lines() as out:
-            assert line_of(out) == b"up\n"
-            e.ctl("signal INT")
-            assert line_of(out) == b"got\n"
-        assert e.result() == "7"
+    check_signals(behind(far.prefix()))
 
 
 def test_the_end_of_the_client_is_no_end_of_the_command(far, behind):

@@ -13,7 +13,7 @@ import harness
 import targets
 from harness import line_of, unique_seconds, wait_for
 from test_via_guard import check_daemons_death
-from test_via_prefix import behind, check_basics, check_kill  # noqa: F401 (fixture)
+from test_via_prefix import behind, check_basics, check_kill, check_signals  # noqa: F401 (fixture)
 
 
 class Pod(e2b_peer.Peer):
@@ -65,14 +65,7 @@ def test_a_program_that_is_not_there(pod, behind):
 
 
 def test_signals(pod, behind):
-    mount = behind(pod.prefix())
-    with mount.new() as e:
-        e.spec("trap 'echo got; exit 7' INT; echo up; while :; do sleep 0.05; done")
-        with e.lines() as out:
-            assert line_of(out) == b"up\n"
-            e.ctl("signal INT")
-            assert line_of(out) == b"got\n"
-        assert e.result() == "7"
+    check_signals(behind(pod.prefix()))
 
 
 def test_many_at_once(pod, behind):

@@ -74,6 +74,16 @@ def check_kill(mount, processes):
         assert out.read() == b""
 
 
+def check_signals(mount):
+    with mount.new() as e:
+        e.spec("trap 'echo got; exit 7' INT; echo up; while :; do sleep 0.05; done")
+        with e.lines() as out:
+            assert harness.line_of(out) == b"up\n"
+            e.ctl("signal INT")
+            assert harness.line_of(out) == b"got\n"
+        assert e.result() == "7"
+
+
 PREFIXES = {
     "env": "env",
     "nice": "nice -n 1",
@@ -173,13 +183,7 @@ def test_a_live_sandbox(sandbox, behind):
     mount = behind(sandbox)
     check_basics(mount)
     check_kill(mount, targets.local_processes)
-    with mount.new() as e:
-        e.spec("trap 'echo got; exit 7' INT; echo up; while :; do sleep 0.05; done")
-        with e.lines() as out:
-            assert harness.line_of(out) == b"up\n"
-            e.ctl("signal INT")
-            assert harness.line_of(out) == b"got\n"
-        assert e.result() == "7"
+    check_signals(mount)
 
 
 @pytest.mark.parametrize("prefix, said", [
