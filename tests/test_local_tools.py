@@ -153,7 +153,8 @@ def waits_for_more(tool, path):
     for pid in [tool.pid, *descendants(tool.pid)]:
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{pid}/fd"):
-                if os.readlink(os.fsencode(f"/proc/{pid}/fd/{fd}")) != path:
+                link = os.readlink(os.fsencode(f"/proc/{pid}/fd/{fd}"))
+                if link.removesuffix(b" (deleted)") != path:
                     continue
                 info = dict(
                     line.split(":\t") for line in
