@@ -89,8 +89,12 @@ class Lane:
 
 
 WIDTH = max(map(len, targets.registry))
-# One lane would take longer than all the others.
-PARTS = {"e2b": ["common", "own", "seconds", "minutes"], "docker": ["common", "own"]}
+# One lane of each would take longer than all the others.
+PARTS = {
+    "e2b": ["common", "own", "seconds", "minutes"],
+    "docker": ["common", "own"],
+    "via": ["common", "own"],
+}
 
 
 def show(*lines):
