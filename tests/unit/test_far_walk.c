@@ -179,8 +179,7 @@ static void test_a_grep_that_fails(void)
 		"kill -9 $$",
 		"grep \"$@\" | head -n 1",
 		/* Every other time. */
-		"if rmdir \"$0.off\" 2>/dev/null; then exit 2; fi; mkdir \"$0.off\"; exec grep "
-		"\"$@\"",
+		"if rmdir $0.off 2>/dev/null; then exit 2; fi; mkdir $0.off; exec grep \"$@\"",
 	};
 	char directory[] = "/tmp/far-XXXXXX";
 	AUTO_TEXT struct text path = {0};
